@@ -1,0 +1,119 @@
+//! What a planner answers. That a budget cannot be met is an answer, not an error.
+
+use crate::bound::Floor;
+use crate::ids::NodeId;
+use crate::plan::{Plan, Status};
+use crate::problem::Problem;
+use crate::units::Bytes;
+use std::fmt;
+
+/// The answer of a planner.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Outcome {
+    /// No valid plan within the budget costs less.
+    Optimal(Plan),
+    /// Within the budget; the planner stopped for the given reason.
+    Feasible(Plan, StopReason),
+    /// No plan within the budget was found.
+    Infeasible {
+        /// The smallest peak seen: what the user could ask for instead.
+        lowest_peak: Bytes,
+        /// Whether that is a proof, and of what kind.
+        why: Why,
+    },
+}
+
+/// Why a planner stopped with a plan that it did not prove optimal.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum StopReason {
+    /// The budget is met, which is all the planner aims for.
+    BudgetMet,
+    /// The planner tried all it knows.
+    SearchExhausted,
+    /// The limit on time was reached.
+    TimeLimit,
+    /// The limit on work was reached.
+    WorkLimit,
+}
+
+impl fmt::Display for StopReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            StopReason::BudgetMet => "the budget is met",
+            StopReason::SearchExhausted => "the search is exhausted",
+            StopReason::TimeLimit => "the time limit is reached",
+            StopReason::WorkLimit => "the work limit is reached",
+        })
+    }
+}
+
+/// Why no plan was found.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Why {
+    /// Proof: one node alone needs more than the budget, whatever the plan.
+    BelowFloor(Floor),
+    /// Proof: when this node first runs, the values that are then needed later do not fit beside it, even if
+    /// everything that can be recomputed is.
+    CutTooLarge {
+        /// The node.
+        node: NodeId,
+        /// Its name.
+        node_name: String,
+    },
+    /// Proof: all plans were searched.
+    Exhausted,
+    /// This planner never came below `lowest_peak`; another may.
+    NotReached,
+    /// The planner's own model of memory was too optimistic: its plan has the peak `lowest_peak`.
+    Mispredicted {
+        /// The peak that the planner counted on.
+        believed: Bytes,
+    },
+    /// The planner does not apply to this problem.
+    NotApplicable(String),
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Why::BelowFloor(floor) => write!(f, "no plan exists: {floor}"),
+            Why::CutTooLarge { node, node_name } => write!(
+                f,
+                "no plan exists: when node {node} ({node_name}) first runs, the values needed later do not fit beside it"
+            ),
+            Why::Exhausted => write!(f, "no plan exists: all were searched"),
+            Why::NotReached => write!(f, "this planner found no plan with a lower peak; another may"),
+            Why::Mispredicted { believed } => {
+                write!(f, "the planner's own memory model promises a peak of {believed}, which is not true")
+            }
+            Why::NotApplicable(reason) => write!(f, "the planner does not apply: {reason}"),
+        }
+    }
+}
+
+impl Outcome {
+    /// The plan, if there is one.
+    pub fn plan(&self) -> Option<&Plan> {
+        match self {
+            Outcome::Optimal(plan) | Outcome::Feasible(plan, _) => Some(plan),
+            Outcome::Infeasible { .. } => None,
+        }
+    }
+
+    /// The answer in the form of the file format, where an infeasible answer is a plan without steps.
+    pub fn to_plan(&self, problem: &Problem, planner: &str, budget: Bytes) -> Plan {
+        match self {
+            Outcome::Optimal(plan) | Outcome::Feasible(plan, _) => plan.clone(),
+            Outcome::Infeasible { lowest_peak, .. } => Plan {
+                problem: problem.name.clone(),
+                planner: planner.to_string(),
+                status: Status::Infeasible,
+                budget_bytes: budget,
+                peak_bytes: *lowest_peak,
+                cost: 0.0,
+                lower_bound: None,
+                steps: Vec::new(),
+            },
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! When to stop: a deadline in time, or an amount of work that is the same on every machine.
+
+use crate::outcome::StopReason;
+use crate::planners::Request;
+use std::time::Instant;
+
+/// Work is counted in touched operands, about a nanosecond or ten each.
+pub(crate) struct Limits {
+    deadline: Option<Instant>,
+    work_left: f64,
+    spent: f64,
+    stopped: Option<StopReason>,
+}
+
+impl Limits {
+    /// Limits of a whole request; `unit_work` is the work that effort 1 stands for.
+    pub(crate) fn new(request: &Request, unit_work: f64) -> Limits {
+        let effort = match (request.effort, request.time_limit) {
+            (Some(effort), _) => effort.max(0.0),
+            (None, None) => 1.0,
+            (None, Some(_)) => f64::INFINITY,
+        };
+        let deadline = request.time_limit.and_then(|limit| Instant::now().checked_add(limit));
+        Limits { deadline, work_left: effort * unit_work, spent: 0.0, stopped: None }
+    }
+
+    /// A limit on work alone.
+    pub(crate) fn of_work(work: f64) -> Limits {
+        Limits { deadline: None, work_left: work, spent: 0.0, stopped: None }
+    }
+
+    /// Limits for a part of the work: a share of what is left of the work and of the time.
+    pub(crate) fn part(&self, share: f64) -> Limits {
+        let deadline = self.deadline.map(|deadline| {
+            let now = Instant::now();
+            now + deadline.saturating_duration_since(now).mul_f64(share.clamp(0.0, 1.0))
+        });
+        Limits { deadline, work_left: self.work_left * share, spent: 0.0, stopped: None }
+    }
+
+    /// Runs a part of the work within a share of what is left.
+    pub(crate) fn within<T>(&mut self, share: f64, run: impl FnOnce(&mut Limits) -> T) -> T {
+        let mut part = self.part(share);
+        let result = run(&mut part);
+        self.absorb(&part);
+        result
+    }
+
+    /// Counts the work of a part.
+    pub(crate) fn absorb(&mut self, part: &Limits) {
+        self.spend(part.spent);
+    }
+
+    /// Counts work; says whether to go on.
+    pub(crate) fn spend(&mut self, work: f64) -> bool {
+        self.work_left -= work;
+        self.spent += work;
+        if self.stopped.is_none() {
+            if self.work_left < 0.0 {
+                self.stopped = Some(StopReason::WorkLimit);
+            } else if self.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                self.stopped = Some(StopReason::TimeLimit);
+            }
+        }
+        self.stopped.is_none()
+    }
+
+    /// Why the work stopped; the search is exhausted if no limit was reached.
+    pub(crate) fn reason(&self) -> StopReason {
+        self.stopped.unwrap_or(StopReason::SearchExhausted)
+    }
+}

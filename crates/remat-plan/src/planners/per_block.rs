@@ -1,0 +1,98 @@
+//! One checkpoint per block, as users of `torch.utils.checkpoint` write it by hand.
+//!
+//! A block is a module path up to and including its first number (`layer3.12`, `encoder.layers.0`). In a checkpointed
+//! block every value that no forward node outside the block reads is dropped after its last forward read and
+//! recomputed in backward from the block's inputs. As few blocks as needed are checkpointed, in forward order; with all
+//! of them it is the classic recipe. Time: O(blocks * n).
+
+use crate::outcome::{Outcome, Why};
+use crate::planners::flat::Flat;
+use crate::planners::gaps::{Gap, drop_at_the_turn, keep_all};
+use crate::planners::{Candidates, Request};
+use crate::problem::{Phase, Problem};
+
+pub(crate) fn plan(problem: &Problem, request: &Request) -> Outcome {
+    let flat = Flat::new(problem);
+    let mut candidates = Candidates::new(&flat, request);
+    candidates.offer(&keep_all(&flat));
+    let blocks = blocks(problem);
+    if blocks.names.is_empty() && !candidates.fits() {
+        let why = "no forward node has a module name with a number, such as `layer3.12`, so there are no blocks; \
+                   try `sqrt`, which needs no names";
+        return Outcome::Infeasible {
+            lowest_peak: candidates.lowest_peak(),
+            why: Why::NotApplicable(why.into()),
+        };
+    }
+
+    let is_forward: Vec<bool> = problem.nodes.iter().map(|node| node.phase == Phase::Forward).collect();
+    let mut gaps = keep_all(&flat);
+    for block in 0..blocks.names.len() {
+        if candidates.fits() {
+            break;
+        }
+        for n in (0..flat.n_nodes()).filter(|&n| blocks.of_node[n] == Some(block)) {
+            for &v in flat.outputs.get(n) {
+                let v = v as usize;
+                let stays_inside = flat.readers.get(v).iter().all(|&reader| {
+                    !is_forward[reader as usize] || blocks.of_node[reader as usize] == Some(block)
+                });
+                if stays_inside && !flat.lasting[v] {
+                    drop_at_the_turn(&flat, &is_forward, v, &mut gaps, Gap::Share);
+                }
+            }
+        }
+        candidates.offer(&gaps);
+    }
+    candidates.finish(problem, "per-block")
+}
+
+/// The blocks in the order in which forward enters them.
+struct Blocks {
+    names: Vec<String>,
+    of_node: Vec<Option<usize>>,
+}
+
+fn blocks(problem: &Problem) -> Blocks {
+    let mut names: Vec<String> = Vec::new();
+    let mut number = std::collections::HashMap::new();
+    let of_node = problem
+        .nodes
+        .iter()
+        .map(|node| {
+            let name = block_name(node.module.as_deref()?).filter(|_| node.phase == Phase::Forward)?;
+            Some(*number.entry(name.to_string()).or_insert_with(|| {
+                names.push(name.to_string());
+                names.len() - 1
+            }))
+        })
+        .collect();
+    Blocks { names, of_node }
+}
+
+/// `layer3.12.conv2` is in the block `layer3.12`; a path without a number is in none.
+fn block_name(module: &str) -> Option<&str> {
+    let mut end = 0;
+    for part in module.split('.') {
+        end += part.len();
+        if !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit()) {
+            return Some(&module[..end]);
+        }
+        end += 1;
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::block_name;
+
+    #[test]
+    fn a_block_ends_with_the_first_number_of_the_path() {
+        assert_eq!(block_name("layer3.12.conv2"), Some("layer3.12"));
+        assert_eq!(block_name("encoder.layers.0"), Some("encoder.layers.0"));
+        assert_eq!(block_name("0.1"), Some("0"));
+        assert_eq!(block_name("layer3"), None);
+        assert_eq!(block_name(""), None);
+    }
+}
