@@ -1,0 +1,124 @@
+//! Convolution against its definition, over shapes that take each of the three ways.
+
+use super::*;
+use crate::naive::conv as naive;
+use crate::testing::{assert_close, random, same_bits_in_any_pool, wide};
+
+const BASE: ConvShape = ConvShape {
+    n: 2,
+    h: 7,
+    w: 9,
+    c: 4,
+    o: 6,
+    kh: 3,
+    kw: 3,
+    stride: (1, 1),
+    padding: (1, 1),
+    dilation: (1, 1),
+    groups: 1,
+};
+
+/// Forward and both gradients agree with the naive twin and do not depend on the pool.
+#[track_caller]
+fn check(shape: ConvShape) {
+    let shape = shape.checked().expect("a valid shape");
+    let (n_x, n_y) =
+        (shape.n * shape.h * shape.w * shape.c, shape.n * shape.out_h() * shape.out_w() * shape.o);
+    let (x, weight) = (random(n_x, 1), random(shape.o * shape.patch_len(), 2));
+    let (bias, dy) = (random(shape.o, 3), random(n_y, 4));
+    let (x64, weight64, dy64) = (wide(&x), wide(&weight), wide(&dy));
+
+    let forward = |bias: Option<&[f32]>| {
+        let mut y = vec![f32::NAN; n_y];
+        conv(&shape, &x, &weight, bias, &mut y, &mut vec![f32::NAN; conv_workspace(&shape)]);
+        y
+    };
+    let y = same_bits_in_any_pool(|| forward(Some(&bias)));
+    assert_close(&y, &naive::conv(&shape, &x64, &weight64, &wide(&bias)), 1e-5);
+    let y = same_bits_in_any_pool(|| forward(None));
+    assert_close(&y, &naive::conv(&shape, &x64, &weight64, &vec![0.0; shape.o]), 1e-5);
+
+    let dx = same_bits_in_any_pool(|| {
+        let mut dx = vec![f32::NAN; n_x];
+        let mut workspace = vec![f32::NAN; conv_grad_input_workspace(&shape)];
+        conv_grad_input(&shape, &dy, &weight, &mut dx, &mut workspace);
+        dx
+    });
+    let want = naive::conv_grad_input(&shape, &dy64, &weight64);
+    assert_close(&dx, &want, 1e-5);
+
+    let bias = random(shape.c, 5);
+    let shifted = same_bits_in_any_pool(|| {
+        let mut y = vec![f32::NAN; n_x];
+        let mut workspace = vec![f32::NAN; conv_grad_input_workspace(&shape)];
+        conv_transpose(&shape, &dy, &weight, Some(&bias), &mut y, &mut workspace);
+        y
+    });
+    let want: Vec<f64> =
+        want.iter().enumerate().map(|(i, want)| want + f64::from(bias[i % shape.c])).collect();
+    assert_close(&shifted, &want, 1e-5);
+
+    let dweight = same_bits_in_any_pool(|| {
+        let mut dweight = vec![f32::NAN; weight.len()];
+        let mut workspace = vec![f32::NAN; conv_grad_weight_workspace(&shape)];
+        conv_grad_weight(&shape, &dy, &x, &mut dweight, &mut workspace);
+        dweight
+    });
+    assert_close(&dweight, &naive::conv_grad_weight(&shape, &dy64, &x64), 1e-5);
+}
+
+#[test]
+fn same_size_kernels() {
+    check(BASE);
+    check(ConvShape { kh: 5, kw: 1, padding: (2, 0), ..BASE });
+    check(ConvShape { c: 1, o: 1, n: 1, ..BASE });
+}
+
+#[test]
+fn strides_paddings_and_dilations() {
+    check(ConvShape { stride: (2, 2), ..BASE });
+    check(ConvShape { stride: (2, 3), padding: (0, 2), ..BASE });
+    check(ConvShape { dilation: (2, 3), padding: (3, 3), ..BASE });
+    check(ConvShape { kh: 7, kw: 7, stride: (2, 2), padding: (3, 3), c: 3, h: 15, w: 14, ..BASE });
+    // More padding than kernel: whole receptive fields are outside the image.
+    check(ConvShape { kh: 1, kw: 2, padding: (2, 3), dilation: (1, 2), ..BASE });
+}
+
+#[test]
+fn pointwise_kernels() {
+    check(ConvShape { kh: 1, kw: 1, padding: (0, 0), ..BASE });
+    check(ConvShape { kh: 1, kw: 1, padding: (0, 0), stride: (2, 2), ..BASE });
+    check(ConvShape { kh: 1, kw: 1, padding: (1, 0), ..BASE });
+}
+
+#[test]
+fn groups_and_depthwise() {
+    check(ConvShape { groups: 2, ..BASE });
+    check(ConvShape { groups: 2, dilation: (2, 2), stride: (1, 2), padding: (2, 1), ..BASE });
+    check(ConvShape { groups: 4, o: 4, ..BASE });
+    check(ConvShape { groups: 4, o: 4, stride: (2, 1), padding: (0, 2), dilation: (1, 2), ..BASE });
+    check(ConvShape { groups: 4, o: 8, ..BASE });
+}
+
+#[test]
+fn several_pieces() {
+    let shape = ConvShape { n: 3, h: 40, w: 33, c: 64, o: 2, ..BASE };
+    assert!(pieces(&shape).count() > 1, "the shape must need several pieces");
+    assert!(conv_workspace(&shape) <= PIECE);
+    check(shape);
+}
+
+#[test]
+fn wrong_sizes_are_explained() {
+    let message = |shape: ConvShape| shape.checked().expect_err("an invalid shape").to_string();
+    assert_eq!(
+        message(ConvShape { kh: 10, ..BASE }),
+        "kernel reaches over 10 in height, but the padded image has only 9"
+    );
+    assert_eq!(message(ConvShape { groups: 4, ..BASE }), "6 output channels do not divide into 4 groups");
+    assert_eq!(
+        message(ConvShape { stride: (0, 1), ..BASE }),
+        "the stride of a convolution must be at least 1"
+    );
+    assert_eq!(message(ConvShape { n: usize::MAX / 2, ..BASE }), "sizes of a convolution overflow");
+}

@@ -1,0 +1,79 @@
+//! Dropout without a stored mask: element `i` is kept iff number `i` of the key's stream reaches a threshold.
+//!
+//! In: `x`, the probability of dropping, a key. Out: `y = x / (1 - p)` where kept, else 0; `y` may be `x`. The
+//! gradient is the same kernel with the same key applied to `dy`. Time O(n), no workspace.
+
+use std::ops::Range;
+
+use crate::elementwise::{BLOCK, read_block};
+use crate::par;
+use crate::raw::{Dst, Src};
+use crate::rng::{Key, fill_u32};
+use crate::simd::wide;
+
+/// Draws below this number drop their element.
+pub fn threshold(p: f32) -> u32 {
+    // A float that is too large becomes `u32::MAX`, and `factor` then zeroes the one draw that reaches it.
+    (f64::from(p) * (1u64 << 32) as f64) as u32
+}
+
+/// What a kept element is multiplied with, so that the expected value stays the same.
+pub fn factor(p: f32) -> f32 {
+    if p < 1.0 { 1.0 / (1.0 - p) } else { 0.0 }
+}
+
+/// Drops elements with probability `p` and scales the others up.
+pub fn dropout(x: Src<'_>, p: f32, key: Key, y: Dst<'_>) {
+    assert_eq!(x.len(), y.len(), "input and output have the same length");
+    par::for_each_range(y.len(), par::ELEMENTS_PER_TASK, |range| dropout_range(x, p, key, y, range));
+}
+
+wide! {
+    fn dropout_range(x: Src<'_>, p: f32, key: Key, y: Dst<'_>, range: Range<usize>) {
+        let (threshold, factor) = (threshold(p), factor(p));
+        let mut block = [0.0; BLOCK];
+        let mut draws = [0; BLOCK];
+        for at in range.clone().step_by(BLOCK) {
+            let width = BLOCK.min(range.end - at);
+            read_block(x, at, &mut block, width);
+            fill_u32(key, at as u64, &mut draws[..width]);
+            for (x, &draw) in block.iter_mut().zip(&draws) {
+                *x = if draw >= threshold { *x * factor } else { 0.0 };
+            }
+            // SAFETY: tasks get disjoint ranges, and this task has read the block already.
+            unsafe { y.write(at, &block[..width]) }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::elementwise::tests::{LENGTHS, out_of_place_and_in_place};
+    use crate::naive::dropout as naive;
+    use crate::testing::{assert_close, random, wide};
+
+    #[test]
+    fn agrees_with_the_definition() {
+        for n in LENGTHS {
+            for p in [0.0, 0.1, 0.5, 0.9, 1.0] {
+                let key = Key::new(1, 2, n as u64);
+                let inputs = [random(n, 1)];
+                let y = out_of_place_and_in_place(inputs.each_ref(), |[x], y| dropout(x, p, key, y));
+                assert_close(&y, &naive::dropout(&wide(&inputs[0]), f64::from(p), key), 1e-6);
+            }
+        }
+    }
+
+    #[test]
+    fn the_share_of_dropped_elements_is_p() {
+        let n = 100_000;
+        for p in [0.1, 0.5, 0.9] {
+            let mut y = vec![1.0; n];
+            let x = y.clone();
+            dropout(Src::from(&x[..]), p, Key::new(5, 0, 0), Dst::from(&mut y[..]));
+            let dropped = y.iter().filter(|&&y| y == 0.0).count() as f32 / n as f32;
+            assert!((dropped - p).abs() < 0.01, "{dropped} dropped, want {p}");
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! Layer normalisation over the last dimension.
+//!
+//! In: `x: [rows, cols]`, weight and bias `[cols]`. Out: `y`, and per row the mean and the inverse deviation
+//! `1 / sqrt(var + eps)`, which backward needs. `y` may be `x`, and `dx` may be `dy` or `x`: all sums are taken before
+//! the first write. Time O(rows · cols); the workspace of the gradient holds the chunks' column sums.
+
+use std::ops::Range;
+
+use crate::elementwise::map_run;
+use crate::raw::{Dst, Src};
+use crate::rows::{column_moments, column_moments_workspace, for_each_rows, sum_row};
+use crate::simd::wide;
+
+/// `y = (x - mean) rstd weight + bias`, row by row.
+pub fn forward(
+    x: Src<'_>,
+    weight: &[f32],
+    bias: &[f32],
+    eps: f32,
+    y: Dst<'_>,
+    mean: &mut [f32],
+    rstd: &mut [f32],
+) {
+    let (rows, cols) = (mean.len(), weight.len());
+    assert_eq!((x.len(), y.len()), (rows * cols, rows * cols), "input and output are [rows, cols]");
+    assert_eq!((bias.len(), rstd.len()), (cols, rows), "one bias per column, one deviation per row");
+    let (weight, bias, mean, rstd) = (Src::from(weight), Src::from(bias), Dst::from(mean), Dst::from(rstd));
+    for_each_rows(rows, cols, |rows| forward_rows(x, weight, bias, eps, y, mean, rstd, rows));
+}
+
+wide! {
+    fn forward_rows(
+        x: Src<'_>,
+        weight: Src<'_>,
+        bias: Src<'_>,
+        eps: f32,
+        y: Dst<'_>,
+        mean: Dst<'_>,
+        rstd: Dst<'_>,
+        rows: Range<usize>,
+    ) {
+        let cols = weight.len();
+        for row in rows {
+            let start = row * cols;
+            let [sum, squares] = sum_row([(x, start)], cols, |[x]| {
+                let x = f64::from(x);
+                [x, x * x]
+            });
+            let centre = sum / cols as f64;
+            let var = (squares / cols as f64 - centre * centre).max(0.0);
+            let (centre, inverse) = (centre as f32, (1.0 / (var + f64::from(eps)).sqrt()) as f32);
+            // SAFETY: the row belongs to this task alone.
+            unsafe {
+                mean.write(row, &[centre]);
+                rstd.write(row, &[inverse]);
+            }
+            let inputs = [(x, start), (weight, 0), (bias, 0)];
+            map_run(inputs, (y, start), cols, |[x, weight, bias]: [f32; 3]| (x - centre) * inverse * weight + bias);
+        }
+    }
+}
+
+/// Elements of workspace that [`grad`] needs.
+pub fn grad_workspace(rows: usize, cols: usize) -> usize {
+    column_moments_workspace(rows, cols)
+}
+
+/// Gradients of [`forward`].
+///
+/// With `x̂ = (x - mean) rstd` and `g = dy weight`: `dbias = Σ_rows dy`, `dweight = Σ_rows dy x̂`, and
+/// `dx = rstd (g - mean(g) - x̂ mean(g x̂))`, the means being over the row.
+#[allow(clippy::too_many_arguments)]
+pub fn grad(
+    x: Src<'_>,
+    dy: Src<'_>,
+    weight: &[f32],
+    mean: &[f32],
+    rstd: &[f32],
+    dx: Dst<'_>,
+    dweight: &mut [f32],
+    dbias: &mut [f32],
+    workspace: &mut [f32],
+) {
+    let (rows, cols) = (mean.len(), weight.len());
+    assert_eq!((rstd.len(), dx.len()), (rows, rows * cols), "statistics of every row of dx");
+    let affine = |row: usize| (f64::from(mean[row]), f64::from(rstd[row]));
+    let moments = column_moments(dy, x, cols, affine, workspace);
+    for c in 0..cols {
+        dweight[c] = moments.moment[c] as f32;
+        dbias[c] = moments.sum[c] as f32;
+    }
+    let weight = Src::from(weight);
+    for_each_rows(rows, cols, |rows| grad_rows(x, dy, weight, mean, rstd, dx, rows));
+}
+
+wide! {
+    fn grad_rows(
+        x: Src<'_>,
+        dy: Src<'_>,
+        weight: Src<'_>,
+        mean: &[f32],
+        rstd: &[f32],
+        dx: Dst<'_>,
+        rows: Range<usize>,
+    ) {
+        let cols = weight.len();
+        for row in rows {
+            let start = row * cols;
+            let (centre, inverse) = (mean[row], rstd[row]);
+            let inputs = [(x, start), (dy, start), (weight, 0)];
+            let [sum, moment] = sum_row(inputs, cols, |[x, dy, weight]| {
+                let g = f64::from(dy * weight);
+                [g, g * f64::from((x - centre) * inverse)]
+            });
+            let (offset, slope) = ((sum / cols as f64) as f32, (moment / cols as f64) as f32);
+            map_run(inputs, (dx, start), cols, |[x, dy, weight]: [f32; 3]| {
+                inverse * (dy * weight - offset - (x - centre) * inverse * slope)
+            });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::elementwise::tests::out_of_place_and_in_place;
+    use crate::naive::norm as naive;
+    use crate::testing::{assert_close, random, same_bits_in_any_pool, wide};
+
+    const EPS: f32 = 1e-5;
+    const SHAPES: [(usize, usize); 7] =
+        [(1, 4), (3, 5), (10, 64), (7, 65), (100, 768), (3000, 33), (5, 20_000)];
+
+    /// `mean` and `rstd` of the rows of `x`.
+    fn statistics(x: &[f32], weight: &[f32], bias: &[f32]) -> (Vec<f32>, Vec<f32>) {
+        let rows = x.len() / weight.len();
+        let (mut mean, mut rstd, mut y) = (vec![0.0; rows], vec![0.0; rows], vec![0.0; x.len()]);
+        forward(Src::from(x), weight, bias, EPS, Dst::from(&mut y[..]), &mut mean, &mut rstd);
+        (mean, rstd)
+    }
+
+    #[test]
+    fn forward_agrees_with_the_definition() {
+        for (rows, cols) in SHAPES {
+            let (x, weight, bias) = (random(rows * cols, 1), random(cols, 2), random(cols, 3));
+            let y = out_of_place_and_in_place([&x], |[x], y| {
+                forward(x, &weight, &bias, EPS, y, &mut vec![0.0; rows], &mut vec![0.0; rows]);
+            });
+            let want = naive::layer_norm(&wide(&x), &wide(&weight), &wide(&bias), f64::from(EPS));
+            assert_close(&y, &want, 2e-6);
+        }
+    }
+
+    #[test]
+    fn gradients_agree_with_the_definition() {
+        for (rows, cols) in SHAPES {
+            let inputs = [random(rows * cols, 1), random(rows * cols, 4)];
+            let (weight, bias) = (random(cols, 2), random(cols, 3));
+            let (mean, rstd) = statistics(&inputs[0], &weight, &bias);
+            let run = |[x, dy]: [Src<'_>; 2], dx: Dst<'_>, dweight: &mut [f32], dbias: &mut [f32]| {
+                let mut workspace = vec![f32::NAN; grad_workspace(rows, cols)];
+                grad(x, dy, &weight, &mean, &rstd, dx, dweight, dbias, &mut workspace);
+            };
+            let dx = out_of_place_and_in_place(inputs.each_ref(), |inputs, dx| {
+                run(inputs, dx, &mut vec![0.0; cols], &mut vec![0.0; cols]);
+            });
+            let sums = same_bits_in_any_pool(|| {
+                let (mut dx, mut sums) = (vec![0.0; rows * cols], vec![0.0; 2 * cols]);
+                let (dweight, dbias) = sums.split_at_mut(cols);
+                run([0, 1].map(|i| Src::from(&inputs[i][..])), Dst::from(&mut dx[..]), dweight, dbias);
+                sums
+            });
+            let [x, dy, weight] = [&inputs[0], &inputs[1], &weight].map(|data| wide(data));
+            let (mean, rstd) = naive::layer_stats(&x, cols, f64::from(EPS));
+            let want = naive::layer_norm_grad(&x, &dy, &weight, (&mean, &rstd));
+            assert_close(&dx, &want.0, 3e-6);
+            assert_close(&sums[..cols], &want.1, 2e-6);
+            assert_close(&sums[cols..], &want.2, 2e-6);
+        }
+    }
+
+    #[test]
+    fn a_mean_far_from_zero_costs_no_accuracy_beyond_that_of_the_input() {
+        let x: Vec<f32> = random(8 * 500, 1).iter().map(|x| x + 1000.0).collect();
+        let (mean, rstd) = statistics(&x, &[1.0; 500], &[0.0; 500]);
+        for (row, x) in wide(&x).chunks_exact(500).enumerate() {
+            let centre = x.iter().sum::<f64>() / 500.0;
+            let var = x.iter().map(|x| (x - centre).powi(2)).sum::<f64>() / 500.0;
+            assert!((f64::from(mean[row]) - centre).abs() < 1e-4);
+            assert!((f64::from(rstd[row]) * (var + f64::from(EPS)).sqrt() - 1.0).abs() < 1e-6);
+        }
+    }
+}

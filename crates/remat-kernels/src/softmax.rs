@@ -1,0 +1,115 @@
+//! Softmax over the last dimension, and its gradient from the output alone.
+//!
+//! In: `x: [rows, cols]`. Out: `y` of the same shape; it may be `x`. `dx` may be `y` or `dy`. The maximum of a row is
+//! subtracted first, so no exponential overflows; the sum is taken in `f64`. The exponentials are computed twice,
+//! which is cheaper than a second buffer. Time O(rows · cols), no workspace.
+
+use std::ops::Range;
+
+use crate::elementwise::{BLOCK, Map, map_run, read_block};
+use crate::math::exp;
+use crate::raw::{Dst, Src};
+use crate::rows::{for_each_rows, max_row, sum_row};
+use crate::simd::wide;
+
+/// `y[r, c] = e^x[r, c] / Σ_k e^x[r, k]`.
+pub fn forward(x: Src<'_>, cols: usize, y: Dst<'_>) {
+    assert!(x.len() == y.len() && x.len().is_multiple_of(cols.max(1)), "input and output are [rows, cols]");
+    for_each_rows(x.len() / cols.max(1), cols, |rows| forward_rows(x, cols, y, rows));
+}
+
+wide! {
+    fn forward_rows(x: Src<'_>, cols: usize, y: Dst<'_>, rows: Range<usize>) {
+        for row in rows {
+            let start = row * cols;
+            let (max, sum) = max_and_sum_of_exp(x, start, cols);
+            let scaled = ScaledExp { shift: max, factor: (1.0 / sum) as f32 };
+            map_run([(x, start)], (y, start), cols, scaled);
+        }
+    }
+}
+
+/// `dx = y (dy - Σ_k y[r, k] dy[r, k])`.
+pub fn grad(y: Src<'_>, dy: Src<'_>, cols: usize, dx: Dst<'_>) {
+    assert!(
+        y.len() == dx.len() && dy.len() == dx.len() && dx.len().is_multiple_of(cols.max(1)),
+        "all are [rows, cols]"
+    );
+    for_each_rows(dx.len() / cols.max(1), cols, |rows| grad_rows(y, dy, cols, dx, rows));
+}
+
+wide! {
+    fn grad_rows(y: Src<'_>, dy: Src<'_>, cols: usize, dx: Dst<'_>, rows: Range<usize>) {
+        for row in rows {
+            let start = row * cols;
+            let inputs = [(y, start), (dy, start)];
+            let [inner] = sum_row(inputs, cols, |[y, dy]| [f64::from(y) * f64::from(dy)]);
+            let inner = inner as f32;
+            map_run(inputs, (dx, start), cols, |[y, dy]: [f32; 2]| y * (dy - inner));
+        }
+    }
+}
+
+/// The maximum `m` of a row, and `Σ e^(x - m)`.
+#[inline(always)]
+pub(crate) fn max_and_sum_of_exp(x: Src<'_>, start: usize, cols: usize) -> (f32, f64) {
+    let max = max_row(x, start, cols);
+    let mut sums = [0.0; BLOCK];
+    let mut block = [0.0; BLOCK];
+    for at in (0..cols).step_by(BLOCK) {
+        let width = BLOCK.min(cols - at);
+        // Elements past the end of the row become e^-∞ = 0.
+        block = if width < BLOCK { [f32::NEG_INFINITY; BLOCK] } else { block };
+        read_block(x, start + at, &mut block, width);
+        block.iter_mut().for_each(|x| *x = exp(*x - max));
+        for (sum, &e) in sums.iter_mut().zip(&block) {
+            *sum += f64::from(e);
+        }
+    }
+    (max, sums.iter().sum())
+}
+
+/// `factor e^(x - shift)`.
+#[derive(Clone, Copy)]
+pub(crate) struct ScaledExp {
+    pub(crate) shift: f32,
+    pub(crate) factor: f32,
+}
+
+impl Map<1> for ScaledExp {
+    #[inline(always)]
+    fn at(self, [x]: [f32; 1]) -> f32 {
+        exp(x - self.shift) * self.factor
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::elementwise::tests::out_of_place_and_in_place;
+    use crate::naive::norm as naive;
+    use crate::testing::{assert_close, random, wide};
+
+    const SHAPES: [(usize, usize); 7] =
+        [(1, 1), (3, 5), (10, 64), (7, 65), (100, 130), (3000, 33), (3, 20_000)];
+
+    #[test]
+    fn forward_agrees_with_the_definition() {
+        for (rows, cols) in SHAPES {
+            // Shifted so far that exponentials without the subtraction of the maximum would overflow.
+            let x: Vec<f32> = random(rows * cols, 1).iter().map(|x| 20.0 * x + 200.0).collect();
+            let y = out_of_place_and_in_place([&x], |[x], y| forward(x, cols, y));
+            assert_close(&y, &naive::softmax(&wide(&x), cols), 1e-6);
+        }
+    }
+
+    #[test]
+    fn gradient_agrees_with_the_definition() {
+        for (rows, cols) in SHAPES.into_iter().filter(|&(_, cols)| cols > 1) {
+            let y = naive::softmax(&wide(&random(rows * cols, 1)), cols).iter().map(|&y| y as f32).collect();
+            let inputs = [y, random(rows * cols, 2)];
+            let dx = out_of_place_and_in_place(inputs.each_ref(), |[y, dy], dx| grad(y, dy, cols, dx));
+            assert_close(&dx, &naive::softmax_grad(&wide(&inputs[0]), &wide(&inputs[1]), cols), 1e-6);
+        }
+    }
+}
