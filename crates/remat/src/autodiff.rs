@@ -1,0 +1,162 @@
+//! Reverse-mode differentiation of a graph, and the optimizer's updates as nodes of the same graph.
+//!
+//! In: a forward graph whose only output is a scalar loss. Out: a new graph with the backward nodes and one update
+//! node per parameter. The walk knows no particular op: each op adds its own backward nodes, and gradients that meet
+//! are added. O(nodes + edges).
+//!
+//! **Order.** Backward nodes follow in reverse order of their forward nodes. An update stands as early as it can:
+//! after its gradient and after the last reader of the old parameter, so a gradient dies as soon as it is used
+//! instead of living to the end of the step.
+
+use crate::error::{Error, Result};
+use crate::graph::{Builder, FileLayout, Graph, Init, Kind, Phase, Value};
+use crate::ids::{Id, IdVec, NodeId, ValueId};
+use crate::op::add::Add;
+use crate::op::constant::Constant;
+use crate::op::{GradArgs, Op};
+use crate::train::Optimizer;
+
+/// A whole training step.
+#[derive(Clone, PartialEq, Debug)]
+pub struct TrainingStep {
+    /// Forward, backward and optimizer nodes.
+    pub graph: Graph,
+    /// The scalar loss.
+    pub loss: ValueId,
+    /// Each trained parameter with its gradient.
+    pub gradients: Vec<(ValueId, ValueId)>,
+}
+
+/// Differentiates `forward` and appends the updates of `optimizer`.
+pub fn training_step(forward: &Graph, optimizer: &Optimizer) -> Result<TrainingStep> {
+    let (backward, loss, gradients) = differentiate(forward)?;
+    let graph = append_updates(backward, &gradients, optimizer)?;
+    let order = updates_as_early_as_possible(&graph);
+    Ok(in_order(&TrainingStep { graph, loss, gradients }, &order))
+}
+
+/// Appends the backward nodes of the graph's only output. Returns the graph, the loss and every parameter's gradient.
+pub fn differentiate(forward: &Graph) -> Result<(Graph, ValueId, Vec<(ValueId, ValueId)>)> {
+    let loss = match forward.outputs[..] {
+        [loss] if forward.values[loss].ty.numel() == 1 => loss,
+        _ => {
+            let message = "a graph to differentiate has one output, a scalar loss".to_owned();
+            return Err(Error::Type { op: "loss", scope: forward.name.clone(), message });
+        }
+    };
+    let needs = needs_gradient(forward);
+    let mut b = Builder::extend(forward.clone(), Phase::Backward);
+    let mut gradient = IdVec::<ValueId, Option<ValueId>>::filled(forward.values.len(), None);
+    let one = Constant { value: 1.0, shape: forward.values[loss].ty.shape().to_vec() };
+    gradient[loss] = Some(b.at_scope("loss", |b| b.add(one, &[]))?);
+
+    for node in forward.nodes.ids().rev().map(|id| &forward.nodes[id]) {
+        let dy: Vec<Option<ValueId>> = node.outputs.iter().map(|&v| gradient[v]).collect();
+        let wants: Vec<bool> = node.inputs.iter().map(|&v| needs[v]).collect();
+        if dy.iter().all(Option::is_none) || !wants.contains(&true) {
+            continue;
+        }
+        if node.op.def().differentiable_outputs().is_none() {
+            return Err(Error::NoGradient { op: node.op.name(), scope: node.scope.clone() });
+        }
+        let args = GradArgs { x: &node.inputs, y: &node.outputs, dy: &dy, wants: &wants };
+        b.at_scope(&node.scope, |b| -> Result<()> {
+            let dx = node.op.def().grad(b, &args)?;
+            for ((&x, dx), &wanted) in node.inputs.iter().zip(dx).zip(&wants) {
+                let Some(dx) = dx.filter(|_| wanted) else { continue };
+                gradient[x] = Some(match gradient[x] {
+                    None => dx,
+                    Some(other) => b.add(Add {}, &[other, dx])?,
+                });
+            }
+            Ok(())
+        })?;
+    }
+    let is_trained = |v: &ValueId| forward.values[*v].kind == Kind::Parameter;
+    let parameters = forward.sources.iter().map(|s| s.value).filter(is_trained);
+    let gradients = parameters.filter_map(|p| gradient[p].map(|g| (p, g))).collect();
+    Ok((b.finish(), loss, gradients))
+}
+
+/// Which values the loss's gradient must pass through to reach a parameter.
+fn needs_gradient(graph: &Graph) -> IdVec<ValueId, bool> {
+    let mut needs: IdVec<ValueId, bool> = graph.values.iter().map(|v| v.kind == Kind::Parameter).collect();
+    for node in graph.nodes.iter() {
+        let any = node.inputs.iter().any(|&v| needs[v]);
+        // Statistics and indices are constants: a gradient never flows into them.
+        for &position in node.op.def().differentiable_outputs().unwrap_or(&[]) {
+            needs[node.outputs[position]] = any;
+        }
+        if node.op.def().differentiable_outputs().is_none() && node.op.def().consumes(&graph.input_types(node)).is_empty()
+        {
+            for &v in &node.outputs {
+                needs[v] = any;
+            }
+        }
+    }
+    needs
+}
+
+/// Appends one update node per parameter, with the optimizer's state as new sources.
+fn append_updates(graph: Graph, gradients: &[(ValueId, ValueId)], optimizer: &Optimizer) -> Result<Graph> {
+    let mut b = Builder::extend(graph, Phase::Optimizer);
+    for &(parameter, gradient) in gradients {
+        let name = b.graph().value_name(parameter);
+        let file_layout = b.graph().source(parameter).map_or(FileLayout::Same, |s| s.file_layout);
+        let ty = b.ty(parameter).clone();
+        let mut inputs = vec![parameter, gradient];
+        for state in optimizer.state_names() {
+            let path = format!("optimizer.{name}.{state}");
+            inputs.push(b.source(&path, Kind::OptimizerState, ty.clone(), Init::Constant(0.0), file_layout));
+        }
+        let scope = name.rsplit_once('.').map_or(name.as_str(), |(module, _)| module).to_owned();
+        let op: Op = optimizer.op();
+        b.at_scope(&scope, |b| b.add_all(op, &inputs))?;
+    }
+    Ok(b.finish())
+}
+
+/// The order in which every optimizer node stands just after its last dependency.
+fn updates_as_early_as_possible(graph: &Graph) -> Vec<NodeId> {
+    let mut last_reader: IdVec<ValueId, Option<NodeId>> = IdVec::filled(graph.values.len(), None);
+    let (others, updates): (Vec<NodeId>, Vec<NodeId>) =
+        graph.nodes.ids().partition(|&n| graph.nodes[n].phase != Phase::Optimizer);
+    for &n in &others {
+        for &v in graph.nodes[n].inputs.iter().chain(&graph.nodes[n].outputs) {
+            last_reader[v] = Some(n);
+        }
+    }
+    // An update is ready once its gradient is made and everybody who reads the old state has run.
+    let mut ready: IdVec<NodeId, Vec<NodeId>> = IdVec::filled(graph.nodes.len(), Vec::new());
+    for update in updates {
+        let after = graph.nodes[update].inputs.iter().filter_map(|&v| last_reader[v]).max();
+        ready[after.expect("an update reads a gradient, which a backward node makes")].push(update);
+    }
+    others.iter().flat_map(|&n| std::iter::once(n).chain(ready[n].iter().copied())).collect()
+}
+
+/// The same step with its nodes in `order` (a valid order of all of them). Ids are given anew: sources first, then
+/// outputs in the order of their nodes.
+fn in_order(step: &TrainingStep, order: &[NodeId]) -> TrainingStep {
+    let old = &step.graph;
+    let mut graph = Graph::new(old.name.clone());
+    let mut renamed: IdVec<ValueId, ValueId> = old.values.ids().collect();
+    for s in &old.sources {
+        let value = &old.values[s.value];
+        renamed[s.value] = graph.push_source(s.name.clone(), value.kind, value.ty.clone(), s.init, s.file_layout);
+    }
+    for (position, &id) in order.iter().enumerate() {
+        let mut node = old.nodes[id].clone();
+        node.inputs.iter_mut().for_each(|v| *v = renamed[*v]);
+        for (k, v) in node.outputs.iter_mut().enumerate() {
+            let value = &old.values[*v];
+            let producer = Some((NodeId::new(position), k));
+            renamed[*v] = graph.values.push(Value { ty: value.ty.clone(), kind: value.kind, producer });
+            *v = renamed[*v];
+        }
+        graph.nodes.push(node);
+    }
+    graph.outputs = old.outputs.iter().map(|&v| renamed[v]).collect();
+    let gradients = step.gradients.iter().map(|&(p, g)| (renamed[p], renamed[g])).collect();
+    TrainingStep { graph, loss: renamed[step.loss], gradients }
+}

@@ -1,0 +1,110 @@
+//! What can go wrong, as facts. Messages say what, where and what to try, without a final dot.
+//!
+//! A budget that cannot be met is not an error: it is an outcome of planning. [`Error::Bug`] is ours, never the
+//! user's: a checker found a stage's output wrong.
+
+/// A failure of the engine.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// An op was given inputs it does not take.
+    #[error("{op} at `{scope}`: {message}")]
+    Type {
+        /// The op's name.
+        op: &'static str,
+        /// Module path.
+        scope: String,
+        /// What does not fit.
+        message: String,
+    },
+    /// A tensor's size cannot be expressed.
+    #[error("a tensor of shape {shape:?} is too large to address; use a smaller batch, image, sequence or width")]
+    TooLarge {
+        /// The shape asked for.
+        shape: Vec<usize>,
+    },
+    /// A model option that makes no sense.
+    #[error("{model}: option `{option}` {message}")]
+    Option {
+        /// Model name.
+        model: String,
+        /// Option name.
+        option: String,
+        /// What is wrong and what would be right.
+        message: String,
+    },
+    /// No such model.
+    #[error("there is no model `{name}`; known models: {known}")]
+    UnknownModel {
+        /// What was asked for.
+        name: String,
+        /// What exists.
+        known: String,
+    },
+    /// Text that is not a graph.
+    #[error("graph text, line {line}: {message}")]
+    Parse {
+        /// One-based line.
+        line: usize,
+        /// What is wrong.
+        message: String,
+    },
+    /// The loss cannot be differentiated.
+    #[error("{op} at `{scope}` has no gradient, but the loss depends on it through a parameter")]
+    NoGradient {
+        /// The op's name.
+        op: &'static str,
+        /// Module path.
+        scope: String,
+    },
+    /// Input data outside the range that an op can read.
+    #[error("{what}: element {index} is {value}, outside 0..{limit}")]
+    Data {
+        /// The tensor's name.
+        what: String,
+        /// Flat position.
+        index: usize,
+        /// What stands there.
+        value: i64,
+        /// Exclusive limit.
+        limit: usize,
+    },
+    /// Weights that do not fit the model.
+    #[error("{place}: {message}")]
+    Weights {
+        /// File or tensor.
+        place: String,
+        /// What is wrong.
+        message: String,
+    },
+    /// The operating system refused.
+    #[error("{action}: {source}")]
+    Io {
+        /// What was being done, with the path.
+        action: String,
+        /// The cause.
+        source: std::io::Error,
+    },
+    /// The planner crate refused its input.
+    #[error(transparent)]
+    Plan(#[from] remat_plan::Error),
+    /// A checker found our own output wrong.
+    #[error("internal error in {stage}; please report it with the command you ran:\n  {}", faults.join("\n  "))]
+    Bug {
+        /// The stage whose output is wrong.
+        stage: &'static str,
+        /// Every fault found.
+        faults: Vec<String>,
+    },
+}
+
+/// The engine's result type.
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    /// An io error with what was being done.
+    pub fn io(action: impl Into<String>) -> impl FnOnce(std::io::Error) -> Error {
+        let action = action.into();
+        move |source| Error::Io { action, source }
+    }
+}

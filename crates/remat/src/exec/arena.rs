@@ -1,0 +1,47 @@
+//! One block of memory for the whole step.
+
+use crate::error::{Error, Result};
+use memmap2::MmapMut;
+use remat_plan::Bytes;
+
+/// Zeroed memory straight from the operating system: pages that are never touched are never resident.
+#[derive(Debug)]
+pub struct Arena {
+    map: MmapMut,
+    len: usize,
+}
+
+impl Arena {
+    /// Reserves `size` bytes.
+    pub fn new(size: Bytes) -> Result<Arena> {
+        let len = usize::try_from(size.0).map_err(|_| Error::TooLarge { shape: vec![] })?;
+        // An empty mapping is refused by the operating system.
+        let map = MmapMut::map_anon(len.max(1)).map_err(Error::io(format!("reserving an arena of {size}")))?;
+        Ok(Arena { map, len })
+    }
+
+    /// Size in bytes.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// True for an arena without bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Part of the arena.
+    pub fn slice(&self, offset: u64, bytes: u64) -> &[u8] {
+        &self.map[offset as usize..(offset + bytes) as usize]
+    }
+
+    /// Part of the arena.
+    pub fn slice_mut(&mut self, offset: u64, bytes: u64) -> &mut [u8] {
+        &mut self.map[offset as usize..(offset + bytes) as usize]
+    }
+
+    /// Address of the first byte, for kernels.
+    pub(super) fn base(&mut self) -> *mut u8 {
+        self.map.as_mut_ptr()
+    }
+}

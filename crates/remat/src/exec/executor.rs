@@ -1,0 +1,187 @@
+//! The executor: one arena, every buffer where the layout put it, nothing of step size outside.
+//!
+//! It walks the schedule and calls kernels. Frees cost nothing: the layout has already decided who comes next. It
+//! measures what it does: the highest address that any kernel was given is the measured peak, and with `poison` every
+//! freed buffer is filled with NaN so that a read after free cannot go unnoticed.
+
+use super::{Arena, Engine, Observer};
+use crate::error::Result;
+use crate::graph::Graph;
+use crate::ids::{Id, IdVec, NodeId, ValueId};
+use crate::layout::Layout;
+use crate::op::{Buffer, Io, Run};
+use crate::rewrite::{Schedule, Step};
+use remat_plan::Bytes;
+use std::time::{Duration, Instant};
+
+/// What one step did.
+#[derive(Clone, PartialEq, Debug)]
+pub struct StepStats {
+    /// Wall time of the step.
+    pub time: Duration,
+    /// The highest address that a kernel was given, as bytes of arena.
+    pub peak: Bytes,
+    /// Nodes that ran, views not counted.
+    pub n_runs: usize,
+}
+
+/// A compiled step with its memory.
+#[derive(Debug)]
+pub struct Executor {
+    schedule: Schedule,
+    layout: Layout,
+    arena: Arena,
+    pool: rayon::ThreadPool,
+    /// Fill freed buffers with NaN.
+    pub poison: bool,
+    /// Seconds of the last run of every node, when asked for.
+    pub node_times: Option<IdVec<NodeId, Duration>>,
+}
+
+impl Executor {
+    /// Reserves the arena and starts the threads. Sources are zero until filled.
+    pub fn new(schedule: Schedule, layout: Layout, n_threads: usize) -> Result<Executor> {
+        let arena = Arena::new(layout.arena)?;
+        let pool = super::thread_pool(n_threads)?;
+        Ok(Executor { schedule, layout, arena, pool, poison: false, node_times: None })
+    }
+
+    /// What it runs.
+    pub fn schedule(&self) -> &Schedule {
+        &self.schedule
+    }
+
+    /// Where everything lies.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// Runs one training step.
+    pub fn step(&mut self, run: &Run, observer: Option<&mut Observer<'_>>) -> StepStats {
+        // Kernels split their work over the pool they run in.
+        let Executor { schedule, layout, arena, pool, poison, node_times } = self;
+        let mut walk = Walk { schedule, layout, arena, poison: *poison, node_times: node_times.as_mut(), peak: 0 };
+        let begin = Instant::now();
+        let n_runs = match observer {
+            // An observer need not be sendable, so it stays on this thread and only kernels enter the pool.
+            Some(observer) => walk.run(run, &mut |kernel| pool.install(kernel), Some(observer)),
+            None => pool.install(|| walk.run(run, &mut |kernel| kernel(), None)),
+        };
+        StepStats { time: begin.elapsed(), peak: Bytes(walk.peak), n_runs }
+    }
+
+    /// Where a source or output lies. An output may have been recomputed: then its last copy counts.
+    fn range(&self, value: ValueId) -> (u64, u64) {
+        let is_copy = |&&v: &&ValueId| self.schedule.original(v) == value;
+        let value = self.schedule.graph.outputs.iter().find(is_copy).copied().unwrap_or(value);
+        let offset = self.layout.offset[value].expect("sources and outputs have a place");
+        (offset, self.schedule.graph.values[value].ty.bytes())
+    }
+}
+
+impl Engine for Executor {
+    fn graph(&self) -> &Graph {
+        &self.schedule.graph
+    }
+
+    fn bytes(&self, value: ValueId) -> &[u8] {
+        let (offset, bytes) = self.range(value);
+        self.arena.slice(offset, bytes)
+    }
+
+    fn bytes_mut(&mut self, value: ValueId) -> &mut [u8] {
+        let (offset, bytes) = self.range(value);
+        self.arena.slice_mut(offset, bytes)
+    }
+}
+
+/// One walk over the schedule.
+struct Walk<'a> {
+    schedule: &'a Schedule,
+    layout: &'a Layout,
+    arena: &'a mut Arena,
+    poison: bool,
+    node_times: Option<&'a mut IdVec<NodeId, Duration>>,
+    peak: u64,
+}
+
+impl Walk<'_> {
+    fn run(
+        &mut self,
+        run: &Run,
+        call: &mut dyn FnMut(&mut (dyn FnMut() + Send)),
+        mut observer: Option<&mut Observer<'_>>,
+    ) -> usize {
+        let graph = &self.schedule.graph;
+        // Storage that an output took over must not be poisoned when the input is freed.
+        let mut handed_over: Vec<u64> = Vec::new();
+        let mut n_runs = 0;
+        for step in &self.schedule.steps {
+            match *step {
+                Step::Free(v) => {
+                    let offset = self.layout.offset[v].expect("a freed value has a place");
+                    if self.poison && !handed_over.contains(&offset) {
+                        self.arena.slice_mut(offset, graph.values[v].ty.bytes()).fill(0xFF);
+                    }
+                }
+                Step::Run(id) if graph.nodes[id].op.def().is_view() => {}
+                Step::Run(id) => {
+                    let begin = self.node_times.is_some().then(Instant::now);
+                    self.run_node(id, run, call);
+                    if let (Some(times), Some(begin)) = (self.node_times.as_deref_mut(), begin) {
+                        times[id] = begin.elapsed();
+                    }
+                    n_runs += 1;
+                    let node = &graph.nodes[id];
+                    handed_over.clear();
+                    handed_over.extend(self.layout.shared[id].iter().filter_map(|&(_, o)| self.layout.offset[node.outputs[o]]));
+                    if let Some(observer) = observer.as_mut() {
+                        for (position, &v) in node.outputs.iter().enumerate() {
+                            let offset = self.layout.offset[v].expect("an output has a place");
+                            let bytes = self.arena.slice(offset, graph.values[v].ty.bytes());
+                            observer(self.schedule.origin(id), position, bytes);
+                        }
+                    }
+                }
+            }
+        }
+        n_runs
+    }
+
+    fn run_node(&mut self, id: NodeId, run: &Run, call: &mut dyn FnMut(&mut (dyn FnMut() + Send))) {
+        let (schedule, layout) = (self.schedule, self.layout);
+        let graph = &schedule.graph;
+        let node = &graph.nodes[id];
+        let base = self.arena.base();
+        let shared = &layout.shared[id];
+        let mut peak = self.peak;
+        let mut buffer = |v: ValueId, is_shared: bool| {
+            let ty = &graph.values[v].ty;
+            let offset = layout.offset[v].expect("a value in use has a place");
+            peak = peak.max(offset + ty.buffer_bytes().0);
+            // SAFETY: the layout's checker has shown that the buffer lies inside the arena.
+            Buffer { ptr: unsafe { base.add(offset as usize) }, ty, shared: is_shared }
+        };
+        // Two inputs may be the same storage, so sharing goes by address, not by position.
+        let shared_offset = |v: ValueId| shared.iter().any(|&(i, _)| layout.offset[node.inputs[i]] == layout.offset[v]);
+        let inputs: Vec<Buffer<'_>> = node.inputs.iter().map(|&v| buffer(v, shared_offset(v))).collect();
+        let outputs: Vec<Buffer<'_>> = (0..node.outputs.len())
+            .map(|o| buffer(node.outputs[o], shared.iter().any(|pair| pair.1 == o)))
+            .collect();
+        let workspace = match layout.workspace[id] {
+            None => (std::ptr::null_mut(), 0),
+            Some(offset) => {
+                let bytes = schedule.workspace_bytes(id).0;
+                peak = peak.max(offset + bytes);
+                // SAFETY: as above.
+                (unsafe { base.add(offset as usize) }, bytes as usize)
+            }
+        };
+        self.peak = peak;
+        // SAFETY: buffers lie inside the arena, are aligned, and overlap only as `shared` says: the layout's checker
+        // has shown it, and the arena is borrowed exclusively for the whole step.
+        let mut io = unsafe { Io::new(&inputs, &outputs, workspace, run) };
+        call(&mut || node.op.def().run(&mut io));
+        debug_assert!(id.index() < graph.nodes.len());
+    }
+}

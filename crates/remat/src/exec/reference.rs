@@ -1,0 +1,85 @@
+//! The reference executor: every value has memory of its own, nothing is freed, shared or recomputed.
+//!
+//! It runs the original graph in its own order with the same kernels, so any difference in a bit is the fault of
+//! planning, rewriting, layout or execution. It needs as much memory as all values together.
+
+use super::{Engine, Observer};
+use crate::error::Result;
+use crate::graph::Graph;
+use crate::ids::{IdVec, ValueId};
+use crate::op::{Buffer, Io, Run};
+
+/// A training step with all its values.
+#[derive(Debug)]
+pub struct Reference {
+    graph: Graph,
+    /// Memory of each value in units of 8 bytes, which is more alignment than any element needs.
+    memory: IdVec<ValueId, Vec<u64>>,
+    updates: Vec<(ValueId, ValueId)>,
+    pool: rayon::ThreadPool,
+}
+
+impl Reference {
+    /// Allocates every value of the graph.
+    pub fn new(graph: Graph, n_threads: usize) -> Result<Reference> {
+        let pool = super::thread_pool(n_threads)?;
+        let memory = graph.values.iter().map(|v| vec![0u64; v.ty.bytes().div_ceil(8) as usize]).collect();
+        let updates = graph.updates();
+        Ok(Reference { graph, memory, updates, pool })
+    }
+
+    /// Runs one training step; afterwards every value can be read, and state holds what the updates made.
+    pub fn step(&mut self, run: &Run, mut observer: Option<&mut Observer<'_>>) {
+        for id in self.graph.nodes.ids() {
+            let node = &self.graph.nodes[id];
+            let workspace_bytes = crate::rewrite::workspace_bytes(&self.graph, id).0 as usize;
+            let mut workspace = vec![0u64; workspace_bytes / 8];
+            let memory = &mut self.memory;
+            let mut buffer = |v: ValueId| Buffer {
+                ptr: memory[v].as_mut_ptr().cast(),
+                ty: &self.graph.values[v].ty,
+                shared: false,
+            };
+            let inputs: Vec<Buffer<'_>> = node.inputs.iter().map(|&v| buffer(v)).collect();
+            let outputs: Vec<Buffer<'_>> = node.outputs.iter().map(|&v| buffer(v)).collect();
+            if node.op.def().is_view() {
+                let copy = self.memory[node.inputs[0]].clone();
+                self.memory[node.outputs[0]] = copy;
+            } else {
+                let space = (workspace.as_mut_ptr().cast(), workspace_bytes);
+                // SAFETY: every value and the workspace have memory of their own; inputs and outputs of a node are
+                // different values, and `self` is borrowed exclusively.
+                let mut io = unsafe { Io::new(&inputs, &outputs, space, run) };
+                self.pool.install(|| node.op.def().run(&mut io));
+            }
+            if let Some(observer) = observer.as_mut() {
+                for (position, &v) in self.graph.nodes[id].outputs.iter().enumerate() {
+                    observer(id, position, self.bytes(v));
+                }
+            }
+        }
+        for &(old, new) in &self.updates {
+            self.memory[old] = self.memory[new].clone();
+        }
+    }
+}
+
+impl Engine for Reference {
+    fn graph(&self) -> &Graph {
+        &self.graph
+    }
+
+    fn bytes(&self, value: ValueId) -> &[u8] {
+        let words = &self.memory[value];
+        // SAFETY: a u64 is eight readable bytes.
+        let bytes = unsafe { std::slice::from_raw_parts(words.as_ptr().cast::<u8>(), words.len() * 8) };
+        &bytes[..self.graph.values[value].ty.bytes() as usize]
+    }
+
+    fn bytes_mut(&mut self, value: ValueId) -> &mut [u8] {
+        let words = &mut self.memory[value];
+        // SAFETY: a u64 is eight writable bytes, and any bytes are a u64.
+        let bytes = unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast::<u8>(), words.len() * 8) };
+        &mut bytes[..self.graph.values[value].ty.bytes() as usize]
+    }
+}

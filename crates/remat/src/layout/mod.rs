@@ -1,0 +1,166 @@
+//! Gives every buffer of a schedule its place in one arena.
+//!
+//! In: a [`Schedule`]. Out: a [`Layout`]: an offset for every storage and every workspace, which outputs take over the
+//! storage of a dying input, and the arena's size. Values that share storage form one *block*; a block occupies its
+//! bytes from the run that makes its first value to the run after which its last is freed. State occupies the same
+//! place from the beginning of the step to its end, so the next step finds it where this one left it.
+//!
+//! [`pack`] decides the offsets; [`check`](fn@check) verifies the result by walking the schedule over addresses, sharing no code
+//! with this file or with [`pack`].
+
+mod check;
+mod pack;
+
+pub use check::check;
+pub use pack::{Block, lower_bound, pack};
+
+use crate::analysis::Storage;
+use crate::error::{Error, Result};
+use crate::ids::{IdVec, NodeId, ValueId};
+use crate::profile::shareable;
+use crate::rewrite::{Schedule, Step};
+use remat_plan::Bytes;
+use std::collections::HashSet;
+
+/// Where everything lies.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Layout {
+    /// Size of the arena: the peak of the step.
+    pub arena: Bytes,
+    /// The most bytes in use at once. The arena is larger only by what fragmentation wastes.
+    pub used: Bytes,
+    /// Offset of every value that the schedule makes, views included.
+    pub offset: IdVec<ValueId, Option<u64>>,
+    /// Offset of every node's workspace.
+    pub workspace: IdVec<NodeId, Option<u64>>,
+    /// For every node: pairs (input, output) where the output lies on the input's storage.
+    pub shared: IdVec<NodeId, Vec<(usize, usize)>>,
+}
+
+/// Lays out a schedule. The result has passed [`check`](fn@check).
+pub fn assign(schedule: &Schedule) -> Result<Layout> {
+    let graph = &schedule.graph;
+    let storage = Storage::compute(graph);
+    let shared = sharing(schedule, &storage);
+    let lives = Lives::compute(schedule, &storage, &shared);
+    let offsets = pack(&lives.blocks);
+    let end = |(block, &offset): (&Block, &u64)| offset + block.bytes;
+    let arena = Bytes(lives.blocks.iter().zip(&offsets).map(end).max().unwrap_or(0));
+    let value_offset = |v: ValueId| lives.block_of[storage.root[v]].map(|block| offsets[block]);
+    let layout = Layout {
+        arena,
+        used: Bytes(lower_bound(&lives.blocks)),
+        offset: graph.values.ids().map(value_offset).collect(),
+        workspace: lives.workspace_of.iter().map(|block| block.map(|b| offsets[b])).collect(),
+        shared,
+    };
+    let faults = check(schedule, &layout);
+    if faults.is_empty() { Ok(layout) } else { Err(Error::Bug { stage: "layout", faults }) }
+}
+
+/// Decides for every run which outputs take over the storage of an input: state that an update replaces always; else
+/// the pairs that the op allows, in its order, when the input is freed right after the run. The rule is that of the
+/// planning problem (docs/formats.md), so that the planned peak is the bytes in use here.
+fn sharing(schedule: &Schedule, storage: &Storage) -> IdVec<NodeId, Vec<(usize, usize)>> {
+    let graph = &schedule.graph;
+    let mut shared = IdVec::filled(graph.nodes.len(), Vec::new());
+    // Copies of each original value that are live: a second copy never takes over storage.
+    let mut n_copies = IdVec::<ValueId, u32>::filled(graph.values.len(), 0);
+    let original = |v: ValueId| schedule.original(v);
+    for (at, step) in schedule.steps.iter().enumerate() {
+        let id = match *step {
+            Step::Free(v) => {
+                n_copies[original(v)] = n_copies[original(v)].saturating_sub(1);
+                continue;
+            }
+            Step::Run(id) => id,
+        };
+        let node = &graph.nodes[id];
+        if node.op.def().is_view() {
+            continue;
+        }
+        let freed: HashSet<ValueId> = schedule.steps[at + 1..]
+            .iter()
+            .map_while(|s| match *s {
+                Step::Free(v) => Some(v),
+                Step::Run(_) => None,
+            })
+            .collect();
+        let mut pairs = node.op.def().consumes(&graph.input_types(node));
+        let mut used_inputs: HashSet<ValueId> = pairs.iter().map(|&(i, _)| storage.root[node.inputs[i]]).collect();
+        for (i, o) in shareable(graph, node) {
+            let root = storage.root[node.inputs[i]];
+            let is_taken = used_inputs.contains(&root) || pairs.iter().any(|pair| pair.1 == o);
+            if !is_taken && freed.contains(&root) && n_copies[original(node.outputs[o])] == 0 {
+                used_inputs.insert(root);
+                pairs.push((i, o));
+            }
+        }
+        shared[id] = pairs;
+        for &v in &node.outputs {
+            n_copies[original(v)] += 1;
+        }
+    }
+    shared
+}
+
+/// The blocks of a schedule and which value lies in which.
+struct Lives {
+    blocks: Vec<Block>,
+    block_of: IdVec<ValueId, Option<usize>>,
+    workspace_of: IdVec<NodeId, Option<usize>>,
+}
+
+impl Lives {
+    fn compute(schedule: &Schedule, storage: &Storage, shared: &IdVec<NodeId, Vec<(usize, usize)>>) -> Lives {
+        let graph = &schedule.graph;
+        let mut blocks: Vec<Block> = Vec::new();
+        let mut block_of = IdVec::filled(graph.values.len(), None);
+        let mut workspace_of = IdVec::filled(graph.nodes.len(), None);
+        let mut live = IdVec::<ValueId, bool>::filled(graph.values.len(), false);
+        let bytes = |v: ValueId| graph.values[v].ty.buffer_bytes().0;
+        for source in &graph.sources {
+            block_of[source.value] = Some(blocks.len());
+            live[source.value] = true;
+            blocks.push(Block { start: 0, end: u32::MAX, bytes: bytes(source.value) });
+        }
+        // Time counts the runs that are not views; sources are there from the first.
+        let mut time = 0u32;
+        for step in &schedule.steps {
+            match *step {
+                Step::Free(v) => {
+                    // Storage that an output took over lives on in that output.
+                    if std::mem::replace(&mut live[v], false) {
+                        let block = block_of[v].expect("a live value lies in a block");
+                        blocks[block].end = time.saturating_sub(1);
+                    }
+                }
+                Step::Run(id) if graph.nodes[id].op.def().is_view() => {}
+                Step::Run(id) => {
+                    let node = &graph.nodes[id];
+                    for &(i, o) in &shared[id] {
+                        let root = storage.root[node.inputs[i]];
+                        live[root] = false;
+                        block_of[node.outputs[o]] = block_of[root];
+                    }
+                    for &v in &node.outputs {
+                        live[v] = true;
+                        if block_of[v].is_none() {
+                            block_of[v] = Some(blocks.len());
+                            blocks.push(Block { start: time, end: u32::MAX, bytes: bytes(v) });
+                        }
+                    }
+                    let workspace = schedule.workspace_bytes(id).0;
+                    if workspace > 0 {
+                        workspace_of[id] = Some(blocks.len());
+                        blocks.push(Block { start: time, end: time, bytes: workspace });
+                    }
+                    time += 1;
+                }
+            }
+        }
+        let last = time.saturating_sub(1);
+        blocks.iter_mut().for_each(|b| b.end = b.end.min(last));
+        Lives { blocks, block_of, workspace_of }
+    }
+}

@@ -1,0 +1,258 @@
+//! Model options: what can be set, what was typed, and what it means.
+//!
+//! In: [`Options`], names and values as typed. Out: [`Settings`], every option of the model's table with a value in
+//! its range. Relations between options (heads divide the width) are the models' own checks.
+
+use crate::error::{Error, Result};
+
+/// One option of a model.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct OptionInfo {
+    /// As typed.
+    pub name: &'static str,
+    /// Range and default.
+    pub kind: OptionKind,
+    /// One line for lists.
+    pub help: &'static str,
+}
+
+/// Range and default of an option.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum OptionKind {
+    /// A whole number in `1..=max`.
+    Count {
+        /// When not given.
+        default: usize,
+        /// The largest allowed.
+        max: usize,
+    },
+    /// A number in `[0, 1)`.
+    Fraction {
+        /// When not given.
+        default: f32,
+    },
+}
+
+/// Labels and token ids are `i32`, and products of a few extents below it stay far from overflow.
+const MAX_EXTENT: usize = i32::MAX as usize;
+/// Far beyond any network that trains, and small enough that the graph itself stays small.
+const MAX_LAYERS: usize = 4096;
+
+impl OptionInfo {
+    /// An extent of tensors: batch, image, width.
+    pub(super) const fn extent(name: &'static str, default: usize, help: &'static str) -> OptionInfo {
+        OptionInfo { name, kind: OptionKind::Count { default, max: MAX_EXTENT }, help }
+    }
+
+    /// A number of layers.
+    pub(super) const fn layers(name: &'static str, default: usize, help: &'static str) -> OptionInfo {
+        OptionInfo { name, kind: OptionKind::Count { default, max: MAX_LAYERS }, help }
+    }
+
+    /// A probability.
+    pub(super) const fn fraction(name: &'static str, default: f32, help: &'static str) -> OptionInfo {
+        OptionInfo { name, kind: OptionKind::Fraction { default }, help }
+    }
+
+    /// The default as printed.
+    pub fn default_text(&self) -> String {
+        match self.kind {
+            OptionKind::Count { default, .. } => default.to_string(),
+            OptionKind::Fraction { default } => default.to_string(),
+        }
+    }
+}
+
+/// Options as typed; the last value of a name counts.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Options {
+    typed: Vec<(String, String)>,
+}
+
+impl Options {
+    /// Nothing typed: all defaults.
+    pub fn new() -> Options {
+        Options::default()
+    }
+
+    /// Adds an option.
+    pub fn set(&mut self, name: impl Into<String>, value: impl ToString) {
+        self.typed.push((name.into(), value.to_string()));
+    }
+
+    /// The same with one more option.
+    pub fn with(mut self, name: impl Into<String>, value: impl ToString) -> Options {
+        self.set(name, value);
+        self
+    }
+}
+
+/// Checked options of one model: every option of its table has a value.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Settings {
+    model: &'static str,
+    values: Vec<(&'static str, Number)>,
+}
+
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Number {
+    Count(usize),
+    Fraction(f32),
+}
+
+impl Settings {
+    /// Checks what was typed against a model's table.
+    pub fn check(model: &'static str, table: &[OptionInfo], options: &Options) -> Result<Settings> {
+        let default = |info: &OptionInfo| match info.kind {
+            OptionKind::Count { default, .. } => (info.name, Number::Count(default)),
+            OptionKind::Fraction { default } => (info.name, Number::Fraction(default)),
+        };
+        let mut settings = Settings { model, values: table.iter().map(default).collect() };
+        for (name, text) in &options.typed {
+            let position = table.iter().position(|info| info.name == name).ok_or_else(|| {
+                let known = table.iter().map(|info| info.name).collect::<Vec<_>>().join(", ");
+                settings.error(name, format!("does not exist; there are {known}"))
+            })?;
+            settings.values[position].1 = settings.parse(&table[position], text)?;
+        }
+        Ok(settings)
+    }
+
+    fn parse(&self, info: &OptionInfo, text: &str) -> Result<Number> {
+        match info.kind {
+            OptionKind::Count { max, .. } => {
+                match text.parse::<usize>() {
+                    Ok(n) if (1..=max).contains(&n) => Ok(Number::Count(n)),
+                    _ => Err(self
+                        .error(info.name, format!("must be a whole number from 1 to {max}, got `{text}`"))),
+                }
+            }
+            OptionKind::Fraction { .. } => match text.parse::<f32>() {
+                Ok(p) if (0.0..1.0).contains(&p) => Ok(Number::Fraction(p)),
+                _ => Err(self.error(info.name, format!("must be at least 0 and below 1, got `{text}`"))),
+            },
+        }
+    }
+
+    /// The model these are options of.
+    pub fn model(&self) -> &'static str {
+        self.model
+    }
+
+    /// A whole number. The model's table must have it as such.
+    pub fn count(&self, name: &str) -> usize {
+        match self.number(name) {
+            Number::Count(n) => n,
+            Number::Fraction(_) => unreachable!("{}: option {name} is not a count", self.model),
+        }
+    }
+
+    /// A number in `[0, 1)`. The model's table must have it as such.
+    pub fn fraction(&self, name: &str) -> f32 {
+        match self.number(name) {
+            Number::Fraction(p) => p,
+            Number::Count(_) => unreachable!("{}: option {name} is not a fraction", self.model),
+        }
+    }
+
+    fn number(&self, name: &str) -> Number {
+        self.values.iter().find(|v| v.0 == name).expect("a model asks only for options of its own table").1
+    }
+
+    /// An error about one option.
+    pub(super) fn error(&self, option: &str, message: String) -> Error {
+        Error::Option { model: self.model.to_owned(), option: option.to_owned(), message }
+    }
+
+    /// Fails unless the heads divide the width.
+    pub(super) fn check_heads(&self) -> Result<()> {
+        let (dim, heads) = (self.count("dim"), self.count("heads"));
+        match dim.is_multiple_of(heads) {
+            true => Ok(()),
+            false => {
+                Err(self.error("heads", format!("must divide `dim`, but {dim} is not a multiple of {heads}")))
+            }
+        }
+    }
+}
+
+/// The number of characters to insert, remove or replace to turn `a` into `b`. O(|a| |b|).
+pub(super) fn edit_distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    // row[j]: the distance between the characters of `a` seen so far and the first j of `b`.
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.chars().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
+        for (j, &y) in b.iter().enumerate() {
+            let replaced = diagonal + usize::from(x != y);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(row[j] + 1).min(row[j + 1] + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TABLE: &[OptionInfo] = &[
+        OptionInfo::extent("batch", 8, ""),
+        OptionInfo::layers("layers", 2, ""),
+        OptionInfo::extent("dim", 12, ""),
+        OptionInfo::extent("heads", 4, ""),
+        OptionInfo::fraction("dropout", 0.1, ""),
+    ];
+
+    fn message(name: &str, value: &str) -> String {
+        match Settings::check("m", TABLE, &Options::new().with(name, value)) {
+            Ok(settings) => settings.check_heads().unwrap_err().to_string(),
+            Err(error) => error.to_string(),
+        }
+    }
+
+    #[test]
+    fn defaults_stand_until_something_is_typed_and_the_last_word_counts() {
+        let typed = Options::new().with("batch", 3).with("dropout", "0").with("batch", 5);
+        let settings = Settings::check("m", TABLE, &typed).unwrap();
+        assert_eq!(
+            (settings.count("batch"), settings.count("layers"), settings.fraction("dropout")),
+            (5, 2, 0.0)
+        );
+    }
+
+    #[test]
+    fn every_bad_option_is_named_with_what_would_be_right() {
+        let whole = "must be a whole number from 1 to 2147483647, got";
+        assert_eq!(
+            message("bach", "1"),
+            "m: option `bach` does not exist; there are batch, layers, dim, heads, dropout"
+        );
+        for text in ["0", "-1", "1.5", "", "many", "99999999999999999999", "2147483648"] {
+            assert_eq!(message("batch", text), format!("m: option `batch` {whole} `{text}`"));
+        }
+        assert_eq!(
+            message("layers", "4097"),
+            "m: option `layers` must be a whole number from 1 to 4096, got `4097`"
+        );
+        for text in ["1", "-0.1", "NaN", "inf", "half"] {
+            assert_eq!(
+                message("dropout", text),
+                format!("m: option `dropout` must be at least 0 and below 1, got `{text}`")
+            );
+        }
+        assert_eq!(
+            message("heads", "5"),
+            "m: option `heads` must divide `dim`, but 12 is not a multiple of 5"
+        );
+    }
+
+    #[test]
+    fn edit_distance_counts_single_character_changes() {
+        for (a, b, distance) in
+            [("", "abc", 3), ("resnet50", "resnet5", 1), ("gpt", "bert", 3), ("unet", "unet", 0)]
+        {
+            assert_eq!((edit_distance(a, b), edit_distance(b, a)), (distance, distance), "{a} {b}");
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! The whole way on one screen: model to training step to profile to plan to schedule to layout.
+
+use crate::autodiff::{TrainingStep, training_step};
+use crate::error::{Error, Result};
+use crate::graph::Graph;
+use crate::ids::{IdVec, NodeId};
+use crate::layout::{self, Layout};
+use crate::profile::{self, Machine, PlanningProblem};
+use crate::rewrite::{self, Schedule};
+use crate::train::Optimizer;
+use remat_plan::{Bytes, Floor, Outcome, Plan, Request, memory_floor, solve};
+
+/// Where the planner's costs come from.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Costs {
+    /// Flops and bytes against these speeds.
+    Analytic(Machine),
+    /// Every op is run alone with this many threads.
+    Measured(usize),
+}
+
+/// A training step that is ready to be planned for any budget.
+#[derive(Clone, Debug)]
+pub struct Prepared {
+    /// Forward, backward and optimizer.
+    pub step: TrainingStep,
+    /// Seconds per node.
+    pub seconds: IdVec<NodeId, f64>,
+    /// What the planners see.
+    pub problem: PlanningProblem,
+    /// The step without recomputation.
+    pub keep_all: Program,
+    /// No plan needs less than this.
+    pub floor: Floor,
+}
+
+/// A step that fits: what to run and where everything lies.
+#[derive(Clone, Debug)]
+pub struct Program {
+    /// The checked plan.
+    pub plan: Plan,
+    /// The plan carried out on the graph.
+    pub schedule: Schedule,
+    /// Places in the arena.
+    pub layout: Layout,
+}
+
+impl Program {
+    /// The predicted peak of the step, to the byte: the size of the arena.
+    pub fn peak(&self) -> Bytes {
+        self.layout.arena
+    }
+}
+
+/// The answer to "make it fit".
+#[derive(Clone, Debug)]
+pub enum Fit {
+    /// It fits.
+    Fits(Box<Program>),
+    /// It does not, and why.
+    Refused(Refusal),
+}
+
+/// Why a budget was refused.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Refusal {
+    /// What was asked for.
+    pub budget: Bytes,
+    /// Who tried.
+    pub planner: String,
+    /// The smallest peak that this planner reached.
+    pub lowest_peak: Bytes,
+    /// No plan needs less than this.
+    pub floor: Bytes,
+    /// The node that sets the floor.
+    pub floor_node: String,
+}
+
+impl std::fmt::Display for Refusal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Refusal { budget, planner, lowest_peak, floor, floor_node } = self;
+        if budget < floor {
+            write!(f, "budget {budget} is below the floor of {floor}, set by {floor_node}: no plan can fit; ")?;
+            write!(f, "raise the budget or make the batch smaller")
+        } else {
+            write!(f, "budget {budget} is too small: `{planner}` never got below {lowest_peak} ")?;
+            write!(f, "(the floor is {floor}, set by {floor_node}); ask for {lowest_peak} or try another planner")
+        }
+    }
+}
+
+/// Differentiates, verifies and profiles a model. `progress` is told how many of how many nodes are measured.
+pub fn prepare(
+    forward: &Graph,
+    optimizer: &Optimizer,
+    costs: Costs,
+    progress: impl FnMut(usize, usize),
+) -> Result<Prepared> {
+    let step = training_step(forward, optimizer)?;
+    let faults = step.graph.verify();
+    if !faults.is_empty() {
+        return Err(Error::Bug { stage: "autodiff", faults });
+    }
+    let seconds = match costs {
+        Costs::Analytic(machine) => profile::analytic(&step.graph, &machine),
+        Costs::Measured(n_threads) => profile::measure(&step.graph, n_threads, progress)?.seconds(),
+    };
+    let problem = profile::problem(&step.graph, &seconds)?;
+    let floor = memory_floor(&problem.problem);
+    let outcome = solve(&problem.problem, "save-all", &Request::new(Bytes(u64::MAX)))?;
+    let plan = outcome.plan().ok_or_else(|| Error::Bug { stage: "save-all", faults: vec!["no plan".into()] })?;
+    let keep_all = program(&step.graph, &problem, plan)?;
+    Ok(Prepared { step, seconds, problem, keep_all, floor })
+}
+
+/// How often a plan is made again with less, when fragmentation pushed the arena over the budget.
+const MAX_ATTEMPTS: usize = 16;
+
+/// Plans for `request.budget`, carries the plan out and lays it out. What is returned fits, to the byte.
+pub fn compile(prepared: &Prepared, planner: &str, request: &Request) -> Result<Fit> {
+    let Prepared { step, problem, floor, .. } = prepared;
+    let budget = request.budget;
+    let mut lowest: Option<Bytes> = None;
+    let mut attempt = request.clone();
+    for _ in 0..MAX_ATTEMPTS {
+        match solve(&problem.problem, planner, &attempt)? {
+            Outcome::Optimal(plan) | Outcome::Feasible(plan, _) => {
+                let program = program(&step.graph, problem, &plan)?;
+                if program.peak() <= budget {
+                    let plan = Plan { budget_bytes: budget, ..program.plan };
+                    return Ok(Fit::Fits(Box::new(Program { plan, ..program })));
+                }
+                lowest = Some(lowest.map_or(program.peak(), |l| l.min(program.peak())));
+                if attempt.budget > budget {
+                    break;
+                }
+                // Fragmentation: ask for as much less as it was too much.
+                let excess = program.peak().0 - budget.0;
+                attempt.budget = Bytes(program.plan.peak_bytes.0.saturating_sub(excess));
+            }
+            Outcome::Infeasible { lowest_peak, .. } => {
+                if lowest.is_some() || lowest_peak <= attempt.budget || budget < floor.bytes {
+                    lowest = lowest.or(Some(lowest_peak));
+                    break;
+                }
+                // What the planner can reach is known in bytes in use; the arena says what to ask for.
+                attempt.budget = lowest_peak;
+            }
+        }
+    }
+    let lowest_peak = lowest.unwrap_or(attempt.budget).max(floor.bytes);
+    let (floor, floor_node) = (floor.bytes, floor.node_name.clone());
+    Ok(Fit::Refused(Refusal { budget, planner: planner.to_owned(), lowest_peak, floor, floor_node }))
+}
+
+/// Carries a plan out and lays it out. Every stage's result has passed its checker.
+pub fn program(graph: &Graph, problem: &PlanningProblem, plan: &Plan) -> Result<Program> {
+    let schedule = rewrite::apply(graph, problem, plan)?;
+    let layout = layout::assign(&schedule)?;
+    if layout.used != plan.peak_bytes {
+        let fault = format!("the plan's peak is {} bytes, its buffers need {}", plan.peak_bytes.0, layout.used.0);
+        return Err(Error::Bug { stage: "layout", faults: vec![fault] });
+    }
+    Ok(Program { plan: plan.clone(), schedule, layout })
+}

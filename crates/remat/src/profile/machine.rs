@@ -1,0 +1,77 @@
+//! The speeds of this machine, measured: what the analytic profile divides by.
+
+use remat_kernels::gemm::{Mat, MatMut, Write, gemm};
+use remat_kernels::par;
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+/// Speeds of the thread pool in which kernels run.
+#[derive(Clone, Copy, PartialEq, Debug, serde::Serialize, serde::Deserialize)]
+pub struct Machine {
+    /// Threads that were measured.
+    pub n_threads: usize,
+    /// Floating-point operations per second of a large matrix product.
+    pub flops: f64,
+    /// Bytes read and written per second by a copy that does not fit any cache.
+    pub bandwidth: f64,
+    /// Seconds to call a kernel that does almost nothing.
+    pub overhead: f64,
+}
+
+impl Machine {
+    /// Measures for a fraction of a second with `n_threads` threads.
+    pub fn measure(n_threads: usize) -> crate::Result<Machine> {
+        let pool = crate::exec::thread_pool(n_threads)?;
+        Ok(pool.install(|| Machine {
+            n_threads,
+            flops: gemm_flops(),
+            bandwidth: copy_bandwidth(),
+            overhead: dispatch_overhead(),
+        }))
+    }
+}
+
+/// The fastest of several runs: the least disturbed one.
+fn fastest(n: usize, mut run: impl FnMut()) -> Duration {
+    run();
+    (0..n)
+        .map(|_| {
+            let begin = Instant::now();
+            run();
+            begin.elapsed()
+        })
+        .min()
+        .unwrap_or(Duration::MAX)
+}
+
+fn gemm_flops() -> f64 {
+    const N: usize = 512;
+    let (a, b) = (vec![1.0f32; N * N], vec![1.0f32; N * N]);
+    let mut c = vec![0.0f32; N * N];
+    let time = fastest(8, || {
+        gemm(Write::Overwrite, 1.0, Mat::new(&a, N, N), Mat::new(&b, N, N), MatMut::new(black_box(&mut c), N, N));
+    });
+    2.0 * (N * N * N) as f64 / time.as_secs_f64()
+}
+
+fn copy_bandwidth() -> f64 {
+    const N: usize = 8 << 20;
+    let from = vec![1.0f32; N];
+    let mut to = vec![0.0f32; N];
+    let time = fastest(4, || {
+        remat_kernels::elementwise::scale(from.as_slice().into(), 1.0, black_box(to.as_mut_slice()).into());
+    });
+    (2 * N * size_of::<f32>()) as f64 / time.as_secs_f64()
+}
+
+fn dispatch_overhead() -> f64 {
+    const CALLS: usize = 64;
+    let time = fastest(8, || {
+        for _ in 0..CALLS {
+            par::for_each(2, |i| {
+                black_box(i);
+            });
+        }
+    });
+    time.as_secs_f64() / CALLS as f64
+}
