@@ -1,0 +1,127 @@
+//! `remat doctor`: what this machine offers, and whether everything that remat uses is there.
+
+use crate::flags::available_threads;
+use crate::format::{facts, seconds};
+use crate::output::{Output, Paint, Report};
+use crate::progress::Progress;
+use crate::{Answer, memory};
+use anyhow::Result;
+use clap::Args;
+use remat::profile::Machine;
+use remat_plan::Bytes;
+use serde::Serialize;
+use std::num::NonZeroUsize;
+
+/// Reports what this machine offers: processor, speeds, memory.
+#[derive(Debug, Args)]
+pub(crate) struct Flags {
+    /// Threads to measure with; by default as many as the machine runs at once.
+    #[arg(long, value_name = "N")]
+    threads: Option<NonZeroUsize>,
+}
+
+#[derive(Serialize)]
+struct Health {
+    version: &'static str,
+    system: String,
+    cpu_features: Vec<&'static str>,
+    threads_available: usize,
+    machine: Machine,
+    memory_total_bytes: Option<Bytes>,
+    memory_available_bytes: Option<Bytes>,
+    memory_limit_bytes: Option<Bytes>,
+    peak_resident_is_readable: bool,
+    advice: Vec<&'static str>,
+}
+
+impl Flags {
+    pub(super) fn run(&self, out: &mut Output) -> Result<Answer> {
+        let n_threads = self.threads.map_or_else(available_threads, NonZeroUsize::get);
+        let progress = Progress::new("measuring speeds", 1);
+        let machine = Machine::measure(n_threads)?;
+        drop(progress);
+        let cpu_features = cpu_features();
+        let peak_resident_is_readable = memory::peak_resident().is_some();
+        let mut advice = Vec::new();
+        if !cpu_features.contains(&"avx2") || !cpu_features.contains(&"fma") {
+            advice.push("no AVX2 with FMA: portable kernels are used, several times slower");
+        }
+        if !peak_resident_is_readable {
+            advice.push("/proc/self/status is not readable: the process's own peak cannot be shown");
+        }
+        if cfg!(debug_assertions) {
+            advice.push("this is a debug build: build with --release before measuring anything");
+        }
+        out.report(&Health {
+            version: env!("CARGO_PKG_VERSION"),
+            system: format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
+            cpu_features,
+            threads_available: available_threads(),
+            machine,
+            memory_total_bytes: memory::total(),
+            memory_available_bytes: memory::available(),
+            memory_limit_bytes: memory::group_limit(),
+            peak_resident_is_readable,
+            advice,
+        })?;
+        Ok(Answer::Yes)
+    }
+}
+
+/// What the processor can do of what kernels may use.
+fn cpu_features() -> Vec<&'static str> {
+    #[cfg(target_arch = "x86_64")]
+    {
+        let features = [
+            ("sse4.2", is_x86_feature_detected!("sse4.2")),
+            ("avx", is_x86_feature_detected!("avx")),
+            ("avx2", is_x86_feature_detected!("avx2")),
+            ("fma", is_x86_feature_detected!("fma")),
+            ("f16c", is_x86_feature_detected!("f16c")),
+            ("avx512f", is_x86_feature_detected!("avx512f")),
+        ];
+        features.into_iter().filter(|feature| feature.1).map(|feature| feature.0).collect()
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    Vec::new()
+}
+
+impl Report for Health {
+    const SCHEMA: &'static str = "remat.doctor/1";
+
+    fn text(&self, paint: Paint) -> String {
+        let known = |bytes: Option<Bytes>| bytes.map_or_else(|| "unknown".to_owned(), |b| b.to_string());
+        let limit = self.memory_limit_bytes.map_or_else(|| "none".to_owned(), |b| b.to_string());
+        let machine = &self.machine;
+        let mut text = format!("{} {}\n", paint.heading("remat"), self.version);
+        text += &facts([
+            ("system", self.system.clone()),
+            ("processor features", self.cpu_features.join(" ")),
+            ("threads", format!("{} available, {} measured", self.threads_available, machine.n_threads)),
+            ("matrix product", format!("{:.1} GFLOP/s", machine.flops / 1e9)),
+            ("copy", format!("{:.1} GB/s", machine.bandwidth / 1e9)),
+            ("calling a kernel", seconds(machine.overhead)),
+            (
+                "memory",
+                format!(
+                    "{} of {} available",
+                    known(self.memory_available_bytes),
+                    known(self.memory_total_bytes)
+                ),
+            ),
+            ("memory limit of the group", limit),
+            (
+                "peak of the process",
+                (if self.peak_resident_is_readable { "readable" } else { "not readable" }).to_owned(),
+            ),
+        ]);
+        if self.advice.is_empty() {
+            return text + &format!("{}: everything is there\n", paint.good("ok"));
+        }
+        text + &self
+            .advice
+            .iter()
+            .map(|advice| format!("{} {advice}\n", paint.bad("note:")))
+            .collect::<String>()
+    }
+}

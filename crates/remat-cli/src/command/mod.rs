@@ -1,0 +1,50 @@
+//! The commands, one file each: the flags, what they do, and the report they make.
+
+mod check;
+mod compare;
+mod completions;
+mod doctor;
+mod explain;
+mod graph;
+mod models;
+mod plan;
+mod profile;
+mod train;
+
+use crate::Answer;
+use crate::output::Output;
+use anyhow::Result;
+use clap::Subcommand;
+
+/// A command with its flags, in the order of a first acquaintance.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Models(models::Flags),
+    Compare(compare::Flags),
+    Train(train::Flags),
+    Profile(profile::Flags),
+    Plan(plan::Flags),
+    Explain(explain::Flags),
+    Check(check::Flags),
+    Graph(graph::Flags),
+    Doctor(doctor::Flags),
+    Completions(completions::Flags),
+}
+
+impl Command {
+    /// Runs the command.
+    pub(crate) fn run(&self, out: &mut Output) -> Result<Answer> {
+        match self {
+            Command::Models(flags) => flags.run(out),
+            Command::Compare(flags) => flags.run(out),
+            Command::Train(flags) => flags.run(out),
+            Command::Profile(flags) => flags.run(out),
+            Command::Plan(flags) => flags.run(out),
+            Command::Explain(flags) => flags.run(out),
+            Command::Check(flags) => flags.run(out),
+            Command::Graph(flags) => flags.run(out),
+            Command::Doctor(flags) => flags.run(out),
+            Command::Completions(flags) => flags.run(out),
+        }
+    }
+}

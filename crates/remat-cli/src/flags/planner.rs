@@ -1,0 +1,56 @@
+//! Which planner is asked, and how hard it may try.
+
+use super::parse_duration;
+use clap::Args;
+use clap::builder::{PossibleValue, PossibleValuesParser};
+use remat_plan::{Bytes, PLANNERS, Request};
+use std::time::Duration;
+
+/// Flags of commands that plan.
+#[derive(Clone, PartialEq, Debug, Args)]
+#[command(next_help_heading = "Planning")]
+pub(crate) struct PlannerFlags {
+    /// Who plans.
+    #[arg(long, value_name = "NAME", default_value = default_planner(), value_parser = planner_parser())]
+    pub(crate) planner: String,
+    /// Stop searching after this time, for example 10s; the best plan so far is used.
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    time_limit: Option<Duration>,
+    /// How much to search: 2 is twice the default amount of work. Unlike a time limit it is the same everywhere.
+    #[arg(long, value_name = "X", allow_negative_numbers = true, value_parser = parse_effort)]
+    effort: Option<f64>,
+    /// Seed of everything random: searches, and where something is trained, weights and data.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) seed: u64,
+}
+
+impl PlannerFlags {
+    /// The request for a budget.
+    pub(crate) fn request(&self, budget: Bytes) -> Request {
+        Request { budget, time_limit: self.time_limit, effort: self.effort, seed: self.seed }
+    }
+
+    /// The same for a first impression: a tenth of the work.
+    pub(crate) fn at_a_glance(&self) -> PlannerFlags {
+        PlannerFlags { effort: Some(0.1 * self.effort.unwrap_or(1.0)), ..self.clone() }
+    }
+}
+
+/// The planner that is asked unless another is named.
+pub(crate) fn default_planner() -> &'static str {
+    const PREFERRED: &str = "best";
+    if PLANNERS.iter().any(|planner| planner.name == PREFERRED) { PREFERRED } else { "mu-two" }
+}
+
+fn planner_parser() -> PossibleValuesParser {
+    PossibleValuesParser::new(
+        PLANNERS.iter().map(|planner| PossibleValue::new(planner.name).help(planner.summary)),
+    )
+}
+
+fn parse_effort(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(effort) if effort > 0.0 && effort.is_finite() => Ok(effort),
+        _ => Err("the effort must be a number above zero".to_owned()),
+    }
+}

@@ -1,0 +1,139 @@
+//! What decides the training step of a model: its options, its optimizer, and where costs come from.
+
+use super::ModelOptions;
+use crate::progress::Progress;
+use anyhow::{Context as _, Result};
+use clap::{Args, ValueEnum};
+use remat::graph::Graph;
+use remat::model::{self, ModelInfo};
+use remat::pipeline::{Costs, Prepared, prepare};
+use remat::profile::Machine;
+use remat::train::Optimizer;
+use std::num::NonZeroUsize;
+
+/// Flags of commands that look at a model's training step.
+#[derive(Clone, PartialEq, Debug, Args)]
+pub(crate) struct StepFlags {
+    #[command(flatten)]
+    options: ModelOptions,
+    #[command(flatten)]
+    training: TrainingFlags,
+}
+
+#[derive(Clone, PartialEq, Debug, Args)]
+#[command(next_help_heading = "Training step")]
+struct TrainingFlags {
+    /// The update rule; each model has a default of its own.
+    #[arg(long, value_name = "NAME")]
+    optimizer: Option<OptimizerKind>,
+    /// Learning rate; by default that of the model's default optimizer.
+    #[arg(long, value_name = "X", allow_negative_numbers = true, value_parser = parse_learning_rate)]
+    lr: Option<f64>,
+    /// Where the seconds of each node come from: calculated from the machine's speeds, or each node run alone.
+    #[arg(long, value_name = "KIND")]
+    cost: Option<CostKind>,
+    /// Threads that kernels use; by default as many as the machine runs at once. Results do not depend on it.
+    #[arg(long, value_name = "N")]
+    threads: Option<NonZeroUsize>,
+}
+
+/// Where costs come from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum CostKind {
+    /// From flops and bytes: quick, and nothing is run.
+    Analytic,
+    /// Each node alone, several times: takes a while, and is what this machine really does.
+    Measured,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+enum OptimizerKind {
+    Sgd,
+    Adam,
+    Adamw,
+}
+
+/// A model that was built, with how it is to be trained.
+#[derive(Debug)]
+pub(crate) struct Model {
+    /// Its line in the table.
+    pub(crate) info: &'static ModelInfo,
+    /// The forward graph.
+    pub(crate) forward: Graph,
+    /// How parameters are updated.
+    pub(crate) optimizer: Optimizer,
+    /// Threads for kernels.
+    pub(crate) n_threads: usize,
+    /// Where costs come from.
+    pub(crate) cost: CostKind,
+}
+
+impl StepFlags {
+    /// The first flag that was typed, for commands where they make no sense together with another.
+    pub(crate) fn first_typed(&self) -> Option<&'static str> {
+        let TrainingFlags { optimizer, lr, cost, threads } = &self.training;
+        let flags = [
+            ("optimizer", optimizer.is_some()),
+            ("lr", lr.is_some()),
+            ("cost", cost.is_some()),
+            ("threads", threads.is_some()),
+        ];
+        let option = self.options.typed.first().map(|(name, _)| *name);
+        option.or_else(|| flags.into_iter().find(|flag| flag.1).map(|flag| flag.0))
+    }
+
+    /// Threads for kernels.
+    pub(crate) fn n_threads(&self) -> usize {
+        self.training.threads.map_or_else(available_threads, NonZeroUsize::get)
+    }
+
+    /// Builds the model. Costs come from `default_cost` unless something else was typed.
+    pub(crate) fn build(&self, name: &str, default_cost: CostKind) -> Result<Model> {
+        let info = model::find(name)?;
+        let forward = info.build(&self.options.options())?;
+        Ok(Model {
+            info,
+            forward,
+            optimizer: self.optimizer(info.optimizer),
+            n_threads: self.n_threads(),
+            cost: self.training.cost.unwrap_or(default_cost),
+        })
+    }
+
+    fn optimizer(&self, default: Optimizer) -> Optimizer {
+        let learning_rate = self.training.lr.unwrap_or(default.learning_rate);
+        match self.training.optimizer {
+            None => Optimizer { learning_rate, ..default },
+            Some(OptimizerKind::Sgd) => Optimizer::sgd(learning_rate),
+            Some(OptimizerKind::Adam) => Optimizer::adam(learning_rate),
+            Some(OptimizerKind::Adamw) => Optimizer::adamw(learning_rate),
+        }
+    }
+}
+
+impl Model {
+    /// Differentiates and profiles the step.
+    pub(crate) fn prepare(&self) -> Result<Prepared> {
+        let costs = match self.cost {
+            CostKind::Analytic => Costs::Analytic(
+                Machine::measure(self.n_threads).context("measuring the speeds of this machine")?,
+            ),
+            CostKind::Measured => Costs::Measured(self.n_threads),
+        };
+        let progress = Progress::new("measuring", 0);
+        Ok(prepare(&self.forward, &self.optimizer, costs, |done, of| progress.set(done, of))?)
+    }
+}
+
+/// As many threads as the machine runs at once.
+pub(crate) fn available_threads() -> usize {
+    std::thread::available_parallelism().map_or(1, NonZeroUsize::get)
+}
+
+fn parse_learning_rate(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(rate) if rate >= 0.0 && rate.is_finite() => Ok(rate),
+        _ => Err("the learning rate must be a number of at least zero".to_owned()),
+    }
+}

@@ -1,0 +1,159 @@
+//! What is planned: a model of ours, or a problem file from anywhere.
+//!
+//! A model is planned by the whole pipeline, down to addresses, so its peak is what execution will use. Of a problem
+//! file nothing is known but sizes; its peak is the sum of what is live.
+
+use crate::files;
+use crate::flags::{CostKind, PlannerFlags, StepFlags, model_parser};
+use anyhow::{Result, bail};
+use clap::Args;
+use remat::pipeline::{Fit, Prepared, Refusal, compile};
+use remat_plan::{Bytes, Floor, Outcome, Plan, Problem, Request, Status, memory_floor, solve};
+use std::path::PathBuf;
+
+/// A model or a file.
+#[derive(Clone, PartialEq, Debug, Args)]
+#[group(required = true, multiple = false)]
+pub(crate) struct TargetFlags {
+    /// The model; `remat models` lists them.
+    #[arg(value_parser = model_parser(), hide_possible_values = true)]
+    model: Option<String>,
+    /// Plan the `remat.problem/1` JSON of this file instead of a model.
+    #[arg(long, value_name = "FILE")]
+    problem: Option<PathBuf>,
+}
+
+/// A planning problem with where it comes from.
+#[derive(Debug)]
+pub(crate) enum Target {
+    /// A training step that can be run.
+    Model(Box<Prepared>),
+    /// A problem file.
+    File {
+        /// The problem.
+        problem: Box<Problem>,
+        /// Its peak when nothing is recomputed.
+        keep_all_peak: Bytes,
+        /// No plan needs less.
+        floor: Floor,
+    },
+}
+
+/// A planner's answer for one budget.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) enum Planned {
+    /// A checked plan.
+    Fits {
+        /// The plan.
+        plan: Plan,
+        /// Peak with everything at its address, for a model.
+        arena: Option<Bytes>,
+    },
+    /// No plan was found.
+    Refused(Refusal),
+}
+
+impl TargetFlags {
+    /// Builds and profiles the model, or reads the file.
+    pub(crate) fn read(&self, step: &StepFlags) -> Result<Target> {
+        match (&self.model, &self.problem) {
+            (Some(model), _) => {
+                Ok(Target::Model(Box::new(step.build(model, CostKind::Analytic)?.prepare()?)))
+            }
+            (None, Some(path)) => {
+                if let Some(flag) = step.first_typed() {
+                    bail!("--{flag} says something about a model; it cannot be used with --problem");
+                }
+                let problem = Box::new(files::read_problem(path)?);
+                let everything = solve(&problem, "save-all", &Request::new(Bytes(u64::MAX)))?;
+                let keep_all_peak = everything.to_plan(&problem, "save-all", Bytes(u64::MAX)).peak_bytes;
+                let floor = memory_floor(&problem);
+                Ok(Target::File { problem, keep_all_peak, floor })
+            }
+            (None, None) => bail!("name a model or give --problem FILE"),
+        }
+    }
+}
+
+impl Target {
+    /// What the planners see.
+    pub(crate) fn problem(&self) -> &Problem {
+        match self {
+            Target::Model(prepared) => &prepared.problem.problem,
+            Target::File { problem, .. } => problem,
+        }
+    }
+
+    /// The peak when nothing is recomputed: what a budget in percent is a share of.
+    pub(crate) fn keep_all_peak(&self) -> Bytes {
+        match self {
+            Target::Model(prepared) => prepared.keep_all.peak(),
+            Target::File { keep_all_peak, .. } => *keep_all_peak,
+        }
+    }
+
+    /// No plan has a lower peak.
+    pub(crate) fn floor(&self) -> &Floor {
+        match self {
+            Target::Model(prepared) => &prepared.floor,
+            Target::File { floor, .. } => floor,
+        }
+    }
+
+    /// Asks the planner.
+    pub(crate) fn plan(&self, flags: &PlannerFlags, budget: Bytes) -> Result<Planned> {
+        let request = flags.request(budget);
+        let planner = &flags.planner;
+        match self {
+            Target::Model(prepared) => Ok(match compile(prepared, planner, &request)? {
+                Fit::Fits(program) => Planned::Fits { arena: Some(program.peak()), plan: program.plan },
+                Fit::Refused(refusal) => Planned::Refused(refusal),
+            }),
+            Target::File { problem, floor, .. } => Ok(match solve(problem, planner, &request)? {
+                Outcome::Optimal(plan) | Outcome::Feasible(plan, _) => Planned::Fits { plan, arena: None },
+                Outcome::Infeasible { lowest_peak, .. } => Planned::Refused(Refusal {
+                    budget,
+                    planner: planner.clone(),
+                    lowest_peak,
+                    floor: floor.bytes,
+                    floor_node: floor.node_name.clone(),
+                }),
+            }),
+        }
+    }
+}
+
+impl Planned {
+    /// Whether there is a plan.
+    pub(crate) fn fits(&self) -> bool {
+        matches!(self, Planned::Fits { .. })
+    }
+
+    /// The answer in the form of the file format: an infeasible answer has no steps.
+    pub(crate) fn to_plan(&self, problem: &Problem) -> Plan {
+        match self {
+            Planned::Fits { plan, .. } => plan.clone(),
+            Planned::Refused(refusal) => Plan {
+                problem: problem.name.clone(),
+                planner: refusal.planner.clone(),
+                status: Status::Infeasible,
+                budget_bytes: refusal.budget,
+                peak_bytes: refusal.lowest_peak,
+                cost: 0.0,
+                lower_bound: None,
+                steps: Vec::new(),
+            },
+        }
+    }
+}
+
+/// How many nodes a plan runs beyond once each.
+pub(crate) fn n_recomputes(problem: &Problem, plan: &Plan) -> usize {
+    plan.computes().count().saturating_sub(problem.nodes.len())
+}
+
+/// Extra cost of a plan in percent of running every node once.
+pub(crate) fn overhead_percent(problem: &Problem, plan: &Plan) -> f64 {
+    let base = problem.base_cost();
+    if base > 0.0 { 100.0 * (plan.cost / base - 1.0) } else { 0.0 }
+}

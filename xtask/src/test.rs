@@ -1,0 +1,158 @@
+//! The one test command: runs every check, goes on after a failure, and counts.
+
+use crate::{dependencies, tidy};
+use anyhow::Result;
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// What one check found.
+struct Line {
+    name: &'static str,
+    n_passed: usize,
+    n_failed: usize,
+    /// Says that the check did not run, and why.
+    skipped: Option<String>,
+}
+
+/// What all checks found.
+#[derive(Default)]
+pub(crate) struct Report {
+    lines: Vec<Line>,
+}
+
+/// Runs all checks, the quick ones first.
+pub(crate) fn run(root: &Path) -> Report {
+    let mut report = Report::default();
+    report.add_faults("tidy", tidy::check(root));
+    report.add_faults("dependencies", dependencies::check(root));
+    report.add_command("format", cargo(root, &["fmt", "--all", "--check"]));
+    report.add_command(
+        "lints",
+        cargo(root, &["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"]),
+    );
+    report.add_deny(root);
+    report.add_tests(cargo(root, &["test", "--workspace", "--release", "--no-fail-fast"]));
+    report
+}
+
+/// The cargo that runs us, so that a chosen toolchain stays chosen.
+fn cargo(root: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args(arguments).current_dir(root);
+    command
+}
+
+impl Report {
+    /// A report of one check that lists faults.
+    pub(crate) fn of_faults(name: &'static str, faults: Result<Vec<String>>) -> Report {
+        let mut report = Report::default();
+        report.add_faults(name, faults);
+        report
+    }
+
+    fn add(&mut self, name: &'static str, passed: bool) {
+        self.lines.push(Line { name, n_passed: passed.into(), n_failed: (!passed).into(), skipped: None });
+    }
+
+    fn add_faults(&mut self, name: &'static str, faults: Result<Vec<String>>) {
+        heading(name);
+        let faults = faults.unwrap_or_else(|error| vec![format!("{error:#}")]);
+        faults.iter().for_each(|fault| println!("{fault}"));
+        self.add(name, faults.is_empty());
+    }
+
+    fn add_command(&mut self, name: &'static str, mut command: Command) {
+        heading(name);
+        let status = command.status();
+        if let Err(error) = &status {
+            println!("cannot run {command:?}: {error}");
+        }
+        self.add(name, status.is_ok_and(|status| status.success()));
+    }
+
+    /// cargo-deny is a program of its own; [`dependencies`] checks licences and sources without it.
+    fn add_deny(&mut self, root: &Path) {
+        let probe = cargo(root, &["deny", "--version"]).stdout(Stdio::null()).stderr(Stdio::null()).status();
+        if probe.is_ok_and(|status| status.success()) {
+            self.add_command("cargo-deny", cargo(root, &["deny", "check", "bans", "licenses", "sources"]));
+        } else {
+            let why = "NOT RUN: cargo-deny is not installed (cargo install cargo-deny)".to_owned();
+            self.lines.push(Line { name: "cargo-deny", n_passed: 0, n_failed: 0, skipped: Some(why) });
+        }
+    }
+
+    /// Runs the tests, shows what they print, and counts each.
+    fn add_tests(&mut self, mut command: Command) {
+        heading("tests");
+        let (mut n_passed, mut n_failed) = (0, 0);
+        let ran = command.stdout(Stdio::piped()).spawn().and_then(|mut child| {
+            if let Some(stdout) = child.stdout.take() {
+                for line in BufReader::new(stdout).lines() {
+                    let line = line?;
+                    println!("{line}");
+                    if let Some((passed, failed)) = counts(&line) {
+                        n_passed += passed;
+                        n_failed += failed;
+                    }
+                }
+            }
+            child.wait()
+        });
+        let is_ok = ran.is_ok_and(|status| status.success());
+        // A crate that does not build, or a test process that dies, leaves no line that counts a failure.
+        if !is_ok && n_failed == 0 {
+            n_failed = 1;
+        }
+        self.lines.push(Line { name: "tests", n_passed, n_failed, skipped: None });
+    }
+
+    /// How many tests and checks failed.
+    pub(crate) fn n_failed(&self) -> usize {
+        self.lines.iter().map(|line| line.n_failed).sum()
+    }
+
+    /// One line for each check, and the sum alone on the last line.
+    pub(crate) fn print(&self) {
+        println!();
+        for Line { name, n_passed, n_failed, skipped } in &self.lines {
+            match skipped {
+                Some(why) => println!("{name:<14}{why}"),
+                None => println!("{name:<14}{n_passed} passed, {n_failed} failed"),
+            }
+        }
+        let n_passed: usize = self.lines.iter().map(|line| line.n_passed).sum();
+        println!("\n{n_passed} passed, {} failed", self.n_failed());
+    }
+}
+
+fn heading(name: &str) {
+    println!("==> {name}");
+}
+
+/// The numbers of `test result: ok. 12 passed; 0 failed; ...`.
+fn counts(line: &str) -> Option<(usize, usize)> {
+    let (_, counts) = line.strip_prefix("test result: ")?.split_once(". ")?;
+    let mut parts = counts.split("; ");
+    let passed = parts.next()?.strip_suffix(" passed")?.parse().ok()?;
+    let failed = parts.next()?.strip_suffix(" failed")?.parse().ok()?;
+    Some((passed, failed))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn result_lines_are_counted() {
+        let line = "test result: FAILED. 12 passed; 3 failed; 0 ignored; 0 measured; 0 filtered out";
+        assert_eq!(counts(line), Some((12, 3)));
+        assert_eq!(counts("test tests::ok ... ok"), None);
+    }
+
+    #[test]
+    fn a_check_that_cannot_run_has_failed() {
+        let report = Report::of_faults("x", Err(anyhow::anyhow!("no")));
+        assert_eq!(report.n_failed(), 1);
+    }
+}
