@@ -214,3 +214,21 @@ fn limits_of_planning_are_read() {
     let words = "plan --problem problem.json --budget 100% --time-limit 1.5s --effort 0.5 --seed 3";
     folder.run(words, &[]).exits(0);
 }
+
+/// Nothing of step size lives outside the arena.
+#[test]
+#[cfg(target_os = "linux")]
+fn the_process_is_hardly_larger_than_its_arena() {
+    const SLACK: u64 = 64 << 20;
+    let folder = Folder::new();
+    let model = ["--batch", "4", "--image", "160", "--effort", "0.001"];
+    for budget in ["100%", "70%"] {
+        let words = format!("train resnet18 --steps 2 --json --budget {budget}");
+        let json = folder.run(&words, &model).exits(0).json("remat.train/1");
+        let number = |name: &str| json[name].as_u64().unwrap_or_else(|| panic!("{name} is missing: {json}"));
+        let binary = std::fs::metadata(env!("CARGO_BIN_EXE_remat")).expect("the binary is there").len();
+        let (resident, arena) = (number("peak_resident_bytes"), number("predicted_peak_bytes"));
+        assert!(arena > 200 << 20, "too small to show anything: {arena}");
+        assert!(resident <= arena + binary + SLACK, "{resident} bytes resident for an arena of {arena}");
+    }
+}

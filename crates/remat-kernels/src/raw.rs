@@ -66,6 +66,13 @@ impl<'a, T: Copy> Dst<'a, T> {
         self.len
     }
 
+    /// The address of the element `at`, for kernels that write through pointers.
+    #[inline(always)]
+    pub(crate) fn at(&self, at: usize) -> *mut T {
+        assert!(at < self.len, "element out of range");
+        self.ptr.wrapping_add(at)
+    }
+
     /// Writes `block` to the elements from `at`.
     ///
     /// # Safety

@@ -19,7 +19,7 @@ use crate::train::Optimizer;
 /// A whole training step.
 #[derive(Clone, PartialEq, Debug)]
 pub struct TrainingStep {
-    /// Forward, backward and optimizer nodes.
+    /// Forward and backward nodes and, unless it was made by [`differentiate`], the optimizer's updates.
     pub graph: Graph,
     /// The scalar loss.
     pub loss: ValueId,
@@ -29,14 +29,13 @@ pub struct TrainingStep {
 
 /// Differentiates `forward` and appends the updates of `optimizer`.
 pub fn training_step(forward: &Graph, optimizer: &Optimizer) -> Result<TrainingStep> {
-    let (backward, loss, gradients) = differentiate(forward)?;
-    let graph = append_updates(backward, &gradients, optimizer)?;
-    let order = updates_as_early_as_possible(&graph);
-    Ok(in_order(&TrainingStep { graph, loss, gradients }, &order))
+    let step = append_updates(differentiate(forward)?, optimizer)?;
+    let order = updates_as_early_as_possible(&step.graph);
+    Ok(in_order(&step, &order))
 }
 
-/// Appends the backward nodes of the graph's only output. Returns the graph, the loss and every parameter's gradient.
-pub fn differentiate(forward: &Graph) -> Result<(Graph, ValueId, Vec<(ValueId, ValueId)>)> {
+/// Appends the backward nodes of the graph's only output. The result is a training step without updates.
+pub fn differentiate(forward: &Graph) -> Result<TrainingStep> {
     let loss = match forward.outputs[..] {
         [loss] if forward.values[loss].ty.numel() == 1 => loss,
         _ => {
@@ -75,7 +74,7 @@ pub fn differentiate(forward: &Graph) -> Result<(Graph, ValueId, Vec<(ValueId, V
     let is_trained = |v: &ValueId| forward.values[*v].kind == Kind::Parameter;
     let parameters = forward.sources.iter().map(|s| s.value).filter(is_trained);
     let gradients = parameters.filter_map(|p| gradient[p].map(|g| (p, g))).collect();
-    Ok((b.finish(), loss, gradients))
+    Ok(TrainingStep { graph: b.finish(), loss, gradients })
 }
 
 /// Which values the loss's gradient must pass through to reach a parameter.
@@ -98,9 +97,9 @@ fn needs_gradient(graph: &Graph) -> IdVec<ValueId, bool> {
 }
 
 /// Appends one update node per parameter, with the optimizer's state as new sources.
-fn append_updates(graph: Graph, gradients: &[(ValueId, ValueId)], optimizer: &Optimizer) -> Result<Graph> {
-    let mut b = Builder::extend(graph, Phase::Optimizer);
-    for &(parameter, gradient) in gradients {
+fn append_updates(step: TrainingStep, optimizer: &Optimizer) -> Result<TrainingStep> {
+    let mut b = Builder::extend(step.graph, Phase::Optimizer);
+    for &(parameter, gradient) in &step.gradients {
         let name = b.graph().value_name(parameter);
         let file_layout = b.graph().source(parameter).map_or(FileLayout::Same, |s| s.file_layout);
         let ty = b.ty(parameter).clone();
@@ -113,7 +112,7 @@ fn append_updates(graph: Graph, gradients: &[(ValueId, ValueId)], optimizer: &Op
         let op: Op = optimizer.op();
         b.at_scope(&scope, |b| b.add_all(op, &inputs))?;
     }
-    Ok(b.finish())
+    Ok(TrainingStep { graph: b.finish(), ..step })
 }
 
 /// The order in which every optimizer node stands just after its last dependency.

@@ -109,12 +109,12 @@ pub fn prepare(
     let floor = memory_floor(&problem.problem);
     let outcome = solve(&problem.problem, "save-all", &Request::new(Bytes(u64::MAX)))?;
     let plan = outcome.plan().ok_or_else(|| Error::Bug { stage: "save-all", faults: vec!["no plan".into()] })?;
-    let keep_all = program(&step.graph, &problem, plan)?;
+    let keep_all = program(&step.graph, &problem, plan, Bytes(0))?;
     Ok(Prepared { step, seconds, problem, keep_all, floor })
 }
 
 /// How often a plan is made again with less, when fragmentation pushed the arena over the budget.
-const MAX_ATTEMPTS: usize = 16;
+const MAX_ATTEMPTS: usize = 8;
 
 /// Plans for `request.budget`, carries the plan out and lays it out. What is returned fits, to the byte.
 pub fn compile(prepared: &Prepared, planner: &str, request: &Request) -> Result<Fit> {
@@ -125,7 +125,7 @@ pub fn compile(prepared: &Prepared, planner: &str, request: &Request) -> Result<
     for _ in 0..MAX_ATTEMPTS {
         match solve(&problem.problem, planner, &attempt)? {
             Outcome::Optimal(plan) | Outcome::Feasible(plan, _) => {
-                let program = program(&step.graph, problem, &plan)?;
+                let program = program(&step.graph, problem, &plan, budget)?;
                 if program.peak() <= budget {
                     let plan = Plan { budget_bytes: budget, ..program.plan };
                     return Ok(Fit::Fits(Box::new(Program { plan, ..program })));
@@ -153,10 +153,11 @@ pub fn compile(prepared: &Prepared, planner: &str, request: &Request) -> Result<
     Ok(Fit::Refused(Refusal { budget, planner: planner.to_owned(), lowest_peak, floor, floor_node }))
 }
 
-/// Carries a plan out and lays it out. Every stage's result has passed its checker.
-pub fn program(graph: &Graph, problem: &PlanningProblem, plan: &Plan) -> Result<Program> {
+/// Carries a plan out and lays it out in an arena that need not be smaller than `enough`. Every stage's result has
+/// passed its checker.
+pub fn program(graph: &Graph, problem: &PlanningProblem, plan: &Plan, enough: Bytes) -> Result<Program> {
     let schedule = rewrite::apply(graph, problem, plan)?;
-    let layout = layout::assign(&schedule)?;
+    let layout = layout::assign(&schedule, enough)?;
     if layout.used != plan.peak_bytes {
         let fault = format!("the plan's peak is {} bytes, its buffers need {}", plan.peak_bytes.0, layout.used.0);
         return Err(Error::Bug { stage: "layout", faults: vec![fault] });

@@ -43,7 +43,7 @@ fn random_blocks_never_overlap() {
                 Block { start, end: start + random.below(12) as u32, bytes: 64 * (1 + random.below(20)) }
             })
             .collect();
-        let offsets = pack(&blocks);
+        let offsets = pack(&blocks, 0);
         assert_disjoint(&blocks, &offsets);
         let (got, bound) = (height(&blocks, &offsets), lower_bound(&blocks));
         assert!(got >= bound, "case {case}: below the bound");
@@ -61,14 +61,14 @@ fn nested_lives_meet_the_bound() {
         blocks.push(Block { start: 2 * n - i, end: (2 * n - i + 1).min(2 * n), bytes: 64 * u64::from(1 + i % 5) });
         blocks.push(Block { start: i, end: i, bytes: 64 * u64::from(i % 3) });
     }
-    let offsets = pack(&blocks);
+    let offsets = pack(&blocks, 0);
     assert_disjoint(&blocks, &offsets);
     assert_eq!(height(&blocks, &offsets), lower_bound(&blocks));
 }
 
 #[test]
 fn nothing_to_pack_needs_nothing() {
-    assert!(pack(&[]).is_empty());
+    assert!(pack(&[], 0).is_empty());
     assert_eq!(lower_bound(&[]), 0);
 }
 
@@ -95,7 +95,7 @@ fn schedule() -> Schedule {
 
 #[test]
 fn dying_inputs_hand_their_storage_over() {
-    let layout = assign(&schedule()).expect("a right layout");
+    let layout = assign(&schedule(), Bytes(0)).expect("a right layout");
     let of = |n: usize| layout.offset[ValueId::new(n)];
     // x dies in the addition, the sum in the first relu: all three lie in one place. State stays where it is.
     assert_eq!((of(0), of(2)), (of(2), of(3)));
@@ -113,7 +113,7 @@ fn overwrite_a_live_input(layout: &mut Layout) {
 #[test]
 fn the_checker_sees_what_a_wrong_layout_would_do() {
     let schedule = schedule();
-    let right = assign(&schedule).expect("a right layout");
+    let right = assign(&schedule, Bytes(0)).expect("a right layout");
     let broken = |change: &dyn Fn(&mut Layout)| {
         let mut layout = right.clone();
         change(&mut layout);

@@ -50,7 +50,7 @@ fn check_model(name: &str, options: Options) {
 }
 
 fn request(budget: Bytes) -> Request {
-    Request { effort: Some(0.05), ..Request::new(budget) }
+    Request { effort: Some(0.02), ..Request::new(budget) }
 }
 
 /// The smallest budget that the planner says it can meet.

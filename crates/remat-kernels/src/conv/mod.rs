@@ -12,6 +12,7 @@
 //! Time O(n · out_h · out_w · o · kh · kw · c / groups).
 
 mod depthwise;
+mod indirect;
 mod patches;
 mod shape;
 
@@ -20,15 +21,20 @@ pub use shape::{ConvError, ConvShape};
 use crate::gemm::{Mat, MatMut, Write, gemm};
 use crate::linear::{LinearShape, linear, linear_grad_weight, start_from_bias};
 use crate::par;
+use indirect::Direction;
 use std::ops::Range;
 
 /// Elements of workspace (4 MiB) that a piece of output rows may fill.
 const PIECE: usize = 1 << 20;
 
-/// The three ways to compute a convolution.
+/// Channels of a group from which on runs of channels and panels of channels are long enough.
+const MIN_CHANNELS: usize = 16;
+
+/// The ways to compute a convolution.
 enum Way {
     Pointwise(LinearShape),
     Depthwise,
+    Indirect,
     Patches,
 }
 
@@ -39,6 +45,8 @@ fn way(shape: &ConvShape) -> Way {
         Way::Pointwise(LinearShape { rows, inputs: shape.c, outputs: shape.o })
     } else if shape.groups > 1 && shape.groups == shape.c && shape.groups == shape.o {
         Way::Depthwise
+    } else if shape.c / shape.groups >= MIN_CHANNELS && shape.o / shape.groups >= MIN_CHANNELS {
+        Way::Indirect
     } else {
         Way::Patches
     }
@@ -66,13 +74,17 @@ pub fn conv_workspace(shape: &ConvShape) -> usize {
     match way(shape) {
         Way::Pointwise(_) => 0,
         Way::Depthwise => depthwise::weight_workspace(shape),
+        Way::Indirect => indirect::workspace(shape, Direction::Forward),
         Way::Patches => patch_workspace(shape),
     }
 }
 
 /// Elements of workspace that [`conv_grad_input`] needs.
 pub fn conv_grad_input_workspace(shape: &ConvShape) -> usize {
-    conv_workspace(shape)
+    match way(shape) {
+        Way::Indirect => indirect::workspace(shape, Direction::InputGradient),
+        _ => conv_workspace(shape),
+    }
 }
 
 /// Elements of workspace that [`conv_grad_weight`] needs.
@@ -80,7 +92,7 @@ pub fn conv_grad_weight_workspace(shape: &ConvShape) -> usize {
     match way(shape) {
         Way::Pointwise(_) => 0,
         Way::Depthwise => depthwise::grad_weight_workspace(shape),
-        Way::Patches => patch_workspace(shape),
+        Way::Indirect | Way::Patches => patch_workspace(shape),
     }
 }
 
@@ -97,9 +109,12 @@ pub fn conv(
     match way(shape) {
         Way::Pointwise(linear_shape) => return linear(linear_shape, x, weight, bias, y),
         Way::Depthwise => return depthwise::forward(shape, x, weight, bias, y, workspace),
-        Way::Patches => {}
+        Way::Indirect | Way::Patches => {}
     }
     let write = start_from_bias(bias, y);
+    if let Way::Indirect = way(shape) {
+        return indirect::run(shape, Direction::Forward, x, weight, write, y, workspace);
+    }
     let group = Group::of(shape);
     for piece in pieces(shape) {
         let positions = piece.len() * shape.out_w();
@@ -136,6 +151,9 @@ pub fn conv_transpose(
             return gemm(write, 1.0, Mat::new(dy, rows, outputs), group.weight(weight, 0), out);
         }
         Way::Depthwise => return depthwise::grad_input(shape, dy, weight, write, dx, workspace),
+        Way::Indirect => {
+            return indirect::run(shape, Direction::InputGradient, dy, weight, write, dx, workspace);
+        }
         Way::Patches => {}
     }
     if write == Write::Overwrite {
@@ -166,7 +184,7 @@ pub fn conv_grad_weight(
     match way(shape) {
         Way::Pointwise(linear_shape) => return linear_grad_weight(linear_shape, dy, x, dweight),
         Way::Depthwise => return depthwise::grad_weight(shape, dy, x, dweight, workspace),
-        Way::Patches => {}
+        Way::Indirect | Way::Patches => {}
     }
     let group = Group::of(shape);
     let mut write = Write::Overwrite;

@@ -100,6 +100,23 @@ fn groups_and_depthwise() {
     check(ConvShape { groups: 4, o: 8, ..BASE });
 }
 
+/// Enough channels for pointers into the image; sizes that leave rests of positions, channels and runs.
+#[test]
+fn many_channels() {
+    let many = ConvShape { c: 20, o: 35, ..BASE };
+    check(many);
+    check(ConvShape { n: 5, c: 32, o: 16, h: 9, ..BASE });
+    check(ConvShape { stride: (2, 2), ..many });
+    check(ConvShape { stride: (2, 3), padding: (0, 2), ..many });
+    check(ConvShape { dilation: (2, 3), padding: (3, 3), ..many });
+    check(ConvShape { kh: 1, kw: 2, padding: (2, 3), dilation: (1, 2), stride: (3, 1), ..many });
+    check(ConvShape { kh: 1, kw: 1, padding: (0, 0), stride: (2, 2), ..many });
+    check(ConvShape { c: 40, o: 34, groups: 2, stride: (1, 2), ..BASE });
+    check(ConvShape { n: 1, c: 16, o: 150, ..BASE });
+    check(ConvShape { n: 1, c: 420, o: 20, h: 4, w: 5, ..BASE });
+    check(ConvShape { n: 1, c: 20, o: 420, h: 4, w: 5, ..BASE });
+}
+
 #[test]
 fn several_pieces() {
     let shape = ConvShape { n: 3, h: 40, w: 33, c: 64, o: 2, ..BASE };

@@ -1,6 +1,6 @@
 //! The default: a portfolio that starts from the fast planners and improves their plan by local search.
 //!
-//! Tiny graphs are searched completely. Otherwise in stages, each within a share of the limits: (1) `mu-two` and `eviction`, with the problem's order and with eager
+//! Tiny graphs are searched completely. Otherwise in stages, each within a share of the limits: (1) `mu-two`, `chain-dp` and `eviction`, with the problem's order and with eager
 //! updates; (2) the one-cut lower bound with branch and bound; (3) local search in two streams, which first go on from
 //! their own best plan and later from the common one, until the limits are reached or the cost meets the bound.
 //! The best plan so far is returned when time runs out, so the planner is anytime; with a limit on work alone it
@@ -12,7 +12,9 @@ use crate::planners::flat::Flat;
 use crate::planners::limits::Limits;
 use crate::planners::one_cut::Cuts;
 use crate::planners::search::{self, Found};
-use crate::planners::{Request, eviction, exhaustive, mu_two, not_reached, order, outcome_with_bound};
+use crate::planners::{
+    Request, chain_dp, eviction, exhaustive, mu_two, not_reached, order, outcome_with_bound,
+};
 use crate::problem::Problem;
 use crate::units::Bytes;
 
@@ -25,8 +27,8 @@ const TINY_STATES: usize = 50_000;
 const SHARE_OF_STARTS: f64 = 0.08;
 const SHARE_OF_CUTS: f64 = 0.08;
 const SHARE_OF_BRANCHING: f64 = 0.15;
-/// Searches that run side by side.
-const N_STREAMS: u64 = 2;
+/// A peak up to this multiple of the budget is near it.
+const NEAR: f64 = 1.2;
 /// Parts of the search; in the first half the streams do not know of each other.
 const N_EPOCHS: usize = 4;
 
@@ -48,7 +50,8 @@ pub(crate) fn plan(problem: &Problem, request: &Request) -> Outcome {
         if is_within { best.measure.cost - base_cost } else { f64::INFINITY }
     };
 
-    let mut best = start(problem, &flat, budget, request.seed, &mut limits);
+    let starts = starts(problem, &flat, budget, request.seed, &mut limits);
+    let mut best = starts[0].clone();
     // A plan that runs every node once costs the least; its sum may differ from the base cost by rounding.
     let runs_once = best.computes.len() == flat.n_nodes() && best.measure.peak <= budget;
     if runs_once || extra(&best) <= 0.0 {
@@ -63,46 +66,55 @@ pub(crate) fn plan(problem: &Problem, request: &Request) -> Outcome {
         bound = limits.within(SHARE_OF_BRANCHING, |part| cuts.branched_bound(extra(&best), part));
     }
     let target = base_cost + bound;
-    best = search_in_streams(&flat, budget, best, target, request.seed, &mut limits);
+    let streams = vec![best, alternative(&starts, budget).clone()];
+    best = search_in_streams(&flat, budget, streams, target, request.seed, &mut limits);
     if extra(&best).is_infinite() {
         return not_reached(problem, request, best.measure.peak);
     }
     finish(&best, bound, limits.reason())
 }
 
-/// The cheapest plan of the fast planners, or the lowest.
-fn start(problem: &Problem, flat: &Flat, budget: i64, seed: u64, limits: &mut Limits) -> Found {
-    let (computes, _) = mu_two::greedy(flat, budget);
-    let mut best = Found::new(flat, computes);
-    let mut offer = |computes: Vec<u32>| {
-        let found = Found::new(flat, computes);
-        if found.is_better_than(&best, budget) {
-            best = found;
-        }
-    };
+/// The plans of the fast planners, best first.
+fn starts(problem: &Problem, here: &Flat, budget: i64, seed: u64, limits: &mut Limits) -> Vec<Found> {
+    let (computes, _) = limits.within(SHARE_OF_STARTS, |part| mu_two::greedy(here, budget, part));
+    let mut starts = vec![Found::new(here, computes)];
     if let Some(other) = order::eager(problem) {
-        let (computes, _) = mu_two::greedy(&Flat::new(&other.problem), budget);
-        offer(other.restore(&computes));
+        let flat = Flat::new(&other.problem);
+        let (computes, _) = limits.within(SHARE_OF_STARTS, |part| mu_two::greedy(&flat, budget, part));
+        starts.push(Found::new(here, other.restore(&computes)));
     }
-    offer(limits.within(SHARE_OF_STARTS, |part| eviction::best_run(problem, budget, seed, part).0));
-    best
+    starts.push(Found::new(here, chain_dp::best_chain(problem, budget).0));
+    let evicted = limits.within(SHARE_OF_STARTS, |part| eviction::best_run(problem, budget, seed, part).0);
+    starts.push(Found::new(here, evicted));
+    starts.sort_by(|a, b| {
+        let (a, b) = (a.measure.rank(budget), b.measure.rank(budget));
+        a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)).then(a.2.cmp(&b.2))
+    });
+    starts
+}
+
+/// The start of the second stream: the cheapest other plan that is not far above the budget. The search repairs a small
+/// excess quickly, and a cheap plan just above the budget is often nearer to the best one than a dear plan below.
+fn alternative(starts: &[Found], budget: i64) -> &Found {
+    let is_near = |found: &&Found| found.measure.peak as f64 <= NEAR * budget as f64;
+    let others = starts[1..].iter().filter(is_near);
+    others.reduce(|a, b| if b.measure.cost < a.measure.cost { b } else { a }).unwrap_or(&starts[0])
 }
 
 fn search_in_streams(
     flat: &Flat,
     budget: i64,
-    start: Found,
+    mut found: Vec<Found>,
     target: f64,
     seed: u64,
     limits: &mut Limits,
 ) -> Found {
-    let mut found = vec![start; N_STREAMS as usize];
     for epoch in 0..N_EPOCHS {
         let share = 1.0 / (N_EPOCHS - epoch) as f64;
         let mut parts: Vec<Limits> = found.iter().map(|_| limits.part(share)).collect();
         std::thread::scope(|scope| {
             for (stream, (found, part)) in found.iter_mut().zip(&mut parts).enumerate() {
-                let seed = seed.wrapping_add(1 + stream as u64 + N_STREAMS * epoch as u64);
+                let seed = seed.wrapping_add(1 + stream as u64 + 2 * epoch as u64);
                 scope.spawn(move || *found = search::improve(flat, budget, found, target, seed, part));
             }
         });

@@ -22,6 +22,8 @@ use crate::problem::Problem;
 
 /// Work of effort 1: about a quarter of a second.
 const UNIT_WORK: f64 = 5e7;
+/// Work between two looks at the limits.
+const WORK_PER_CHECK: f64 = 1e5;
 /// A run that computes more than this many times the number of nodes is hopeless.
 const MOST_COMPUTES: usize = 12;
 
@@ -49,13 +51,13 @@ pub(crate) fn best_run(
     let mut best: Option<(usize, Vec<u32>, Measure)> = None;
     let mut random = Random::new(seed);
     let mut scratch = Vec::new();
-    let rank = |m: &Measure| (m.peak.max(budget), m.cost, m.peak);
+    let is_better = |m: &Measure, known: &Measure| m.rank(budget) < known.rank(budget);
 
     // The order as it stands is the answer at loose budgets and the fallback at any.
     for (which, flat) in flats.iter().enumerate() {
         let computes: Vec<u32> = (0..flat.n_nodes() as u32).collect();
         let measure = flat.measure(&computes, &mut scratch);
-        if best.as_ref().is_none_or(|(_, _, known)| rank(&measure) < rank(known)) {
+        if best.as_ref().is_none_or(|(_, _, known)| is_better(&measure, known)) {
             best = Some((which, computes, measure));
         }
     }
@@ -69,15 +71,17 @@ pub(crate) fn best_run(
         let flat = &flats[which];
         let setting = Setting::number(round / flats.len(), &mut random);
         let mut run = Run::new(flat, budget, setting, &mut random);
-        if run.all() {
+        let is_complete = run.all(limits);
+        let run_work = run.work;
+        if is_complete {
             let mut computes = run.computes;
             flat.prune(&mut computes);
             let measure = flat.measure(&computes, &mut scratch);
-            if best.as_ref().is_none_or(|(_, _, known)| rank(&measure) < rank(known)) {
+            if best.as_ref().is_none_or(|(_, _, known)| is_better(&measure, known)) {
                 best = Some((which, computes, measure));
             }
         }
-        if !limits.spend(run.work + flat.n_nodes() as f64 * 8.0) {
+        if !limits.spend(run_work + flat.n_nodes() as f64 * 8.0) {
             break;
         }
     }
@@ -185,12 +189,19 @@ impl<'a> Run<'a> {
         run
     }
 
-    /// Runs the whole step; fails when the plan would be hopelessly long or read overwritten state.
-    fn all(&mut self) -> bool {
+    /// Runs the whole step; fails when the plan would be hopelessly long or read overwritten state, or when a
+    /// limit is reached.
+    fn all(&mut self, limits: &mut Limits) -> bool {
         for n in 0..self.flat.n_nodes() {
             self.now = n;
             if !self.ensure(n) {
                 return false;
+            }
+            if self.work > WORK_PER_CHECK {
+                let work = std::mem::take(&mut self.work);
+                if !limits.spend(work) {
+                    return false;
+                }
             }
             for &v in self.flat.inputs.get(n) {
                 self.next_read[v as usize] += 1;

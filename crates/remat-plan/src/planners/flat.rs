@@ -79,6 +79,13 @@ pub(crate) struct Measure {
     pub(crate) at: usize,
 }
 
+impl Measure {
+    /// What to prefer: within the budget the cheaper one, above it the lower one. Smaller is better.
+    pub(crate) fn rank(&self, budget: i64) -> (i64, f64, i64) {
+        (self.peak.max(budget), self.cost, self.peak)
+    }
+}
+
 impl Flat {
     pub(crate) fn new(problem: &Problem) -> Flat {
         let ids = |list: &[crate::ids::ValueId]| list.iter().map(|v| v.0).collect::<Vec<_>>().into_iter();
@@ -167,6 +174,22 @@ impl Flat {
                 return;
             }
         }
+    }
+
+    /// Whether every read value is made before and not overwritten in between, and every node runs.
+    pub(crate) fn is_valid(&self, computes: &[u32]) -> bool {
+        let mut live: Vec<bool> = self.producer.iter().map(|&producer| producer == NONE).collect();
+        let mut has_run = vec![false; self.n_nodes()];
+        for &n in computes {
+            let n = n as usize;
+            if self.inputs.get(n).iter().any(|&v| !live[v as usize]) {
+                return false;
+            }
+            self.consumes.get(n).iter().for_each(|&v| live[v as usize] = false);
+            self.outputs.get(n).iter().for_each(|&v| live[v as usize] = true);
+            has_run[n] = true;
+        }
+        has_run.into_iter().all(|ran| ran)
     }
 
     /// Removes recomputes whose outputs nobody reads before they are made again.

@@ -6,6 +6,8 @@
 //! a lower bound use the value of the flow, never the capacity of the cut.
 //! Time: O(V^2 E) in the worst case, close to linear on the shallow graphs of this crate.
 
+use crate::planners::limits::Limits;
+
 /// A flow network; vertices are numbers.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Network {
@@ -19,10 +21,12 @@ pub(crate) struct Network {
     from: Vec<u32>,
     level: Vec<u32>,
     next: Vec<u32>,
-    /// Edges looked at so far.
-    pub(crate) work: u64,
+    /// Edges looked at since the limits were last asked.
+    work: u64,
 }
 
+/// Work per edge, in the unit of the limits.
+const WORK_PER_EDGE: f64 = 1.0;
 const UNREACHED: u32 = u32::MAX;
 
 impl Network {
@@ -58,16 +62,26 @@ impl Network {
         self.next = vec![0; n_vertices];
     }
 
-    /// The value of a maximum flow from `source` to `sink`, up to the tolerance.
-    pub(crate) fn max_flow(&mut self, source: u32, sink: u32, tolerance: f64) -> f64 {
+    /// The value of a maximum flow from `source` to `sink`, up to the tolerance; nothing when a limit is reached.
+    pub(crate) fn max_flow(
+        &mut self,
+        source: u32,
+        sink: u32,
+        tolerance: f64,
+        limits: &mut Limits,
+    ) -> Option<f64> {
         self.residual.clear();
         self.residual.extend_from_slice(&self.capacity);
         let mut total = 0.0;
         while self.levels(source, sink, tolerance) {
             self.next.copy_from_slice(&self.start[..self.level.len()]);
             total += self.blocking_flow(source, sink, tolerance);
+            let work = std::mem::take(&mut self.work) as f64;
+            if !limits.spend(work * WORK_PER_EDGE) {
+                return None;
+            }
         }
-        total
+        Some(total)
     }
 
     /// Whether the source reaches a vertex in the residual network of the last flow.
@@ -149,7 +163,8 @@ mod tests {
             network.add_edge(a, b, c);
         }
         network.seal(4);
-        assert_eq!(network.max_flow(0, 3, 1e-12), 5.5);
+        assert_eq!(network.max_flow(0, 3, 1e-12, &mut Limits::of_work(1e3)), Some(5.5));
+        assert_eq!(network.max_flow(0, 3, 1e-12, &mut Limits::of_work(3.0)), None);
         assert!(network.is_reached(0) && !network.is_reached(1));
     }
 }

@@ -5,6 +5,7 @@
 //! its page in docs/planners/; the tests walk the table.
 
 mod best;
+mod chain_dp;
 mod eviction;
 mod exhaustive;
 mod flat;
@@ -91,6 +92,11 @@ pub const PLANNERS: &[PlannerInfo] = &[
         plan: mu_two::plan,
     },
     PlannerInfo {
+        name: "chain-dp",
+        summary: "optimal nesting of checkpoints on a chain of segments, by dynamic programming",
+        plan: chain_dp::plan,
+    },
+    PlannerInfo {
         name: "eviction",
         summary: "compiled DTR: simulate the step and evict by cost, bytes and next use; best of many settings",
         plan: eviction::plan,
@@ -123,9 +129,8 @@ impl<'a> Candidates<'a> {
     fn offer(&mut self, gaps: &[Gap]) {
         let Some(schedule) = gaps::schedule(self.flat, gaps) else { return };
         let measure = self.flat.measure(&schedule.computes, &mut self.scratch);
-        let budget = self.request.budget.0 as i128;
-        let rank = |m: &Measure| (i128::from(m.peak).max(budget), m.cost, m.peak);
-        if self.best.as_ref().is_none_or(|(_, best)| rank(&measure) < rank(best)) {
+        let budget = self.request.budget.0.min(i64::MAX as u64) as i64;
+        if self.best.as_ref().is_none_or(|(_, best)| measure.rank(budget) < best.rank(budget)) {
             self.best = Some((schedule.computes, measure));
         }
     }

@@ -19,17 +19,21 @@
 use crate::outcome::{Outcome, StopReason};
 use crate::planners::flat::{Flat, Measure, NONE};
 use crate::planners::gaps::{Gap, Schedule, keep_all, schedule};
+use crate::planners::limits::Limits;
 use crate::planners::{Request, not_reached, outcome};
 use crate::problem::Problem;
 
 /// From this many nodes on, decisions for one peak are taken together.
 const BATCH_FROM_NODES: usize = 3000;
 /// A chain with more nodes than this is treated as infinitely expensive: walking it would dominate the planning.
-const LONGEST_CHAIN: usize = 4000;
+const LONGEST_CHAIN: usize = 300;
+/// Work of effort 1: a few seconds, which only problems of many thousands of nodes need.
+const UNIT_WORK: f64 = 2e9;
 
 pub(crate) fn plan(problem: &Problem, request: &Request) -> Outcome {
     let flat = Flat::new(problem);
-    let (computes, measure) = greedy(&flat, request.budget.0.min(i64::MAX as u64) as i64);
+    let mut limits = Limits::new(request, UNIT_WORK);
+    let (computes, measure) = greedy(&flat, request.budget.0.min(i64::MAX as u64) as i64, &mut limits);
     if measure.peak as u64 <= request.budget.0 || computes.is_empty() {
         outcome(problem, request, "mu-two", &computes, StopReason::BudgetMet)
     } else {
@@ -56,7 +60,8 @@ pub(crate) fn greedy_from(flat: &Flat, budget: i64, mut gaps: Vec<Gap>) -> Optio
     while measure.peak > budget && flat.n_nodes() > 0 {
         let mut candidates =
             candidates_at_peak(flat, &gaps, &barred, &now, measure.at, &mut chains, &mut scratch);
-        if candidates.is_empty() {
+        let work = chains.take_work() + 10.0 * now.computes.len() as f64;
+        if candidates.is_empty() || !limits.spend(work) {
             break;
         }
         // Ties go to the earliest gap, so that the result does not depend on the sorting algorithm.
@@ -97,16 +102,23 @@ pub(crate) fn greedy_from(flat: &Flat, budget: i64, mut gaps: Vec<Gap>) -> Optio
         }
     }
     if measure.peak <= budget && flat.n_nodes() < BATCH_FROM_NODES {
-        take_back(flat, budget, &mut gaps, &mut now, &mut measure);
+        take_back(flat, budget, &mut gaps, &mut now, &mut measure, limits);
     }
     let mut computes = now.computes;
     flat.prune(&mut computes);
     let measure = flat.measure(&computes, &mut scratch);
-    Some((computes, measure))
+    (computes, measure)
 }
 
 /// Keeps dropped gaps again, the dearest recomputes first, where the budget allows it and it saves cost.
-fn take_back(flat: &Flat, budget: i64, gaps: &mut [Gap], now: &mut Schedule, measure: &mut Measure) {
+fn take_back(
+    flat: &Flat,
+    budget: i64,
+    gaps: &mut [Gap],
+    now: &mut Schedule,
+    measure: &mut Measure,
+    limits: &mut Limits,
+) {
     let mut scratch = Vec::new();
     let mut chains = Chains::new(flat);
     let mut dropped: Vec<(f64, usize)> = Vec::new();
@@ -117,6 +129,9 @@ fn take_back(flat: &Flat, budget: i64, gaps: &mut [Gap], now: &mut Schedule, mea
     }
     dropped.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
     for (_, gap) in dropped {
+        if !limits.spend(10.0 * now.computes.len() as f64) {
+            return;
+        }
         let before = std::mem::replace(&mut gaps[gap], Gap::Keep);
         let next = schedule(flat, gaps).map(|next| (flat.measure(&next.computes, &mut scratch), next));
         match next {
@@ -174,16 +189,23 @@ struct Chains {
     visited: Vec<u32>,
     mark: u32,
     stack: Vec<u32>,
+    work: f64,
 }
 
 impl Chains {
     fn new(flat: &Flat) -> Chains {
-        Chains { visited: vec![0; flat.n_nodes()], mark: 0, stack: Vec::new() }
+        Chains { visited: vec![0; flat.n_nodes()], mark: 0, stack: Vec::new(), work: 0.0 }
+    }
+
+    /// The work since this was last asked.
+    fn take_work(&mut self) -> f64 {
+        std::mem::take(&mut self.work)
     }
 
     /// The cost of making `value` again just before node `at`; zero only if every operation on the way is free.
     fn cost(&mut self, flat: &Flat, gaps: &[Gap], value: usize, at: u32) -> f64 {
         self.mark += 1;
+        self.work += 8.0;
         self.stack.clear();
         self.stack.push(flat.producer[value]);
         let mut cost = 0.0;
@@ -194,6 +216,7 @@ impl Chains {
                 continue;
             }
             cost += flat.cost[node];
+            self.work += 10.0;
             n_ops += 1;
             if n_ops > LONGEST_CHAIN {
                 return f64::INFINITY;

@@ -75,10 +75,10 @@ enum Fate {
 pub(crate) struct Cut<'a> {
     flat: &'a Flat,
     network: Network,
-    /// The edge that is cut when a value is kept, per value.
+    /// The edge that is cut when a value is kept, per value. It leads to the maker of the value, or to the sink when
+    /// the value cannot be made after the cut.
     keep_edge: Vec<Option<usize>>,
-    /// Whether a value must be kept because it cannot be made again; then the edge leads to the sink.
-    /// Vertices: source, sink, values, nodes.
+    /// Bytes that may be kept beside the operands of the node at the cut.
     room: f64,
     fate: Vec<Fate>,
     /// Values with an edge.
@@ -88,6 +88,7 @@ pub(crate) struct Cut<'a> {
     tolerance: f64,
 }
 
+/// Vertices: source, sink, then the values, then the nodes.
 const SOURCE: u32 = 0;
 const SINK: u32 = 1;
 
@@ -188,7 +189,7 @@ impl<'a> Cut<'a> {
     }
 
     /// The cheapest choice at a price per byte; at an infinite price, the one with the fewest bytes.
-    fn choose(&mut self, price: f64) -> Choice {
+    fn choose(&mut self, price: f64, limits: &mut Limits) -> Option<Choice> {
         let by_bytes = price.is_infinite();
         for i in 0..self.values.len() {
             let v = self.values[i];
@@ -204,7 +205,8 @@ impl<'a> Cut<'a> {
         for &(edge, _, cost) in &self.cost_edges {
             self.network.set_capacity(edge, if by_bytes { 0.0 } else { cost });
         }
-        let value = self.network.max_flow(SOURCE, SINK, if by_bytes { 1e-3 } else { self.tolerance });
+        let tolerance = if by_bytes { 1e-3 } else { self.tolerance };
+        let value = self.network.max_flow(SOURCE, SINK, tolerance, limits)?;
         let n_values = self.flat.n_values() as u32;
         let mut kept = Vec::new();
         let (mut bytes, mut cost) = (0.0, 0.0);
@@ -223,24 +225,30 @@ impl<'a> Cut<'a> {
                 cost += node_cost;
             }
         }
-        Choice { value, cost, bytes, kept }
+        Some(Choice { value, cost, bytes, kept })
     }
 
-    /// The best bound over all prices, and a value on which to branch. `stop_at`: a bound that is good enough.
-    fn bound(&mut self, room: f64, stop_at: f64) -> (f64, Option<u32>) {
+    /// The best bound over all prices, and a value on which to branch, if there is one and the limits allow more.
+    /// `stop_at`: a bound that is good enough.
+    fn bound(&mut self, room: f64, stop_at: f64, limits: &mut Limits) -> (f64, Option<u32>) {
+        let mut best = 0.0;
+        let branch = self.climb(room, stop_at, &mut best, limits);
+        (best, branch)
+    }
+
+    /// Raises `best` price by price. Every value it takes on is a valid bound, so a limit may end this at any point.
+    fn climb(&mut self, room: f64, stop_at: f64, best: &mut f64, limits: &mut Limits) -> Option<u32> {
         // Two lines cost + price * (bytes - room): one that rises with the price and one that falls.
-        let mut rising = self.choose(0.0);
-        if rising.value.is_infinite() {
-            return (IMPOSSIBLE, None);
+        let mut rising = self.choose(0.0, limits)?;
+        *best = rising.value;
+        if rising.value.is_infinite() || rising.bytes <= room {
+            return None;
         }
-        if rising.bytes <= room {
-            return (rising.value, None);
-        }
-        let mut falling = self.choose(f64::INFINITY);
+        let mut falling = self.choose(f64::INFINITY, limits)?;
         if falling.value > room * (1.0 + 1e-9) + 1.0 {
-            return (IMPOSSIBLE, None);
+            *best = IMPOSSIBLE;
+            return None;
         }
-        let mut best = rising.value;
         for _ in 0..60 {
             if falling.bytes >= rising.bytes {
                 break;
@@ -249,13 +257,12 @@ impl<'a> Cut<'a> {
             if !(price.is_finite() && price > 0.0) {
                 break;
             }
-            let next = self.choose(price);
-            let value = next.value - price * room;
-            best = best.max(value);
+            let next = self.choose(price, limits)?;
+            *best = best.max(next.value - price * room);
             let line = rising.cost + price * (rising.bytes - room);
             let improves =
                 next.cost + price * (next.bytes - room) < line - 1e-9 * line.abs() - self.tolerance;
-            if best >= stop_at || !improves {
+            if *best >= stop_at || !improves {
                 break;
             }
             if next.bytes > room {
@@ -265,13 +272,12 @@ impl<'a> Cut<'a> {
             }
         }
         let branch = rising.kept.iter().copied().filter(|v| falling.kept.binary_search(v).is_err());
-        let branch = branch.max_by(|&a, &b| self.bytes(a).total_cmp(&self.bytes(b)).then(b.cmp(&a)));
-        (best, branch)
+        branch.max_by(|&a, &b| self.bytes(a).total_cmp(&self.bytes(b)).then(b.cmp(&a)))
     }
 
     /// The bound without branching.
-    pub(crate) fn relaxed(&mut self, stop_at: f64) -> f64 {
-        self.bound(self.room, stop_at).0.max(0.0)
+    pub(crate) fn relaxed(&mut self, stop_at: f64, limits: &mut Limits) -> f64 {
+        self.bound(self.room, stop_at, limits).0.max(0.0)
     }
 
     /// Branch and bound: the smallest bound over all branches, at most `target`.
@@ -282,7 +288,7 @@ impl<'a> Cut<'a> {
             decisions: Vec<(u32, Fate)>,
             next: Option<u32>,
         }
-        let (bound, next) = self.bound(self.room, target);
+        let (bound, next) = self.bound(self.room, target, limits);
         let mut open = vec![Branch { bound, decisions: Vec::new(), next }];
         loop {
             let Some(at) = (0..open.len()).reduce(|a, b| if open[b].bound < open[a].bound { b } else { a })
@@ -294,7 +300,6 @@ impl<'a> Cut<'a> {
             }
             let branch = open.swap_remove(at);
             let Some(v) = branch.next else { return branch.bound.max(0.0) };
-            let work_before = self.network.work;
             for fate in [Fate::Drop, Fate::Keep] {
                 let mut decisions = branch.decisions.clone();
                 decisions.push((v, fate));
@@ -305,7 +310,8 @@ impl<'a> Cut<'a> {
                         room -= self.bytes(v);
                     }
                 }
-                let (bound, next) = if room < 0.0 { (IMPOSSIBLE, None) } else { self.bound(room, target) };
+                let (bound, next) =
+                    if room < 0.0 { (IMPOSSIBLE, None) } else { self.bound(room, target, limits) };
                 for &(v, _) in &decisions {
                     self.fate[v as usize] = Fate::Open;
                 }
@@ -315,16 +321,11 @@ impl<'a> Cut<'a> {
                     open.push(Branch { bound, decisions, next });
                 }
             }
-            if !limits.spend((self.network.work - work_before) as f64) {
+            if !limits.spend(0.0) {
                 let lowest = open.iter().map(|branch| branch.bound).fold(target, f64::min);
                 return lowest.max(0.0);
             }
         }
-    }
-
-    /// Edges looked at so far.
-    pub(crate) fn work(&self) -> f64 {
-        self.network.work as f64
     }
 }
 
@@ -367,13 +368,10 @@ impl<'a> Cuts<'a> {
         if std::mem::replace(&mut tried[at], true) {
             return true;
         }
-        let (bound, work) = match self.cut(at) {
-            Some(mut cut) => (cut.relaxed(target), cut.work()),
-            None => (IMPOSSIBLE, 0.0),
-        };
+        let bound = self.cut(at).map_or(IMPOSSIBLE, |mut cut| cut.relaxed(target, limits));
         let place = self.ranked.partition_point(|other| other.0 >= bound);
         self.ranked.insert(place, (bound, at));
-        bound < target && limits.spend(work + self.flat.n_nodes() as f64 * 8.0)
+        bound < target && limits.spend(self.flat.n_nodes() as f64 * 8.0)
     }
 
     /// The network at a node.

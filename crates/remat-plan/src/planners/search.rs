@@ -48,8 +48,7 @@ impl Found {
 
     /// Whether this is to be preferred: within the budget the cheaper one, above it the lower one.
     pub(crate) fn is_better_than(&self, other: &Found, budget: i64) -> bool {
-        let rank = |m: &Measure| (m.peak.max(budget), m.cost, m.peak);
-        rank(&self.measure) < rank(&other.measure)
+        self.measure.rank(budget) < other.measure.rank(budget)
     }
 }
 

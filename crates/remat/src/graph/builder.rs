@@ -63,7 +63,12 @@ impl Builder {
         Ok(self.source(name, Kind::Input, Type::f32(shape)?, Init::Batch, FileLayout::Same))
     }
 
-    /// Token ids or labels in `0..limit` of the batch, filled by the host before every step.
+    /// Labels of the batch: in `0..limit`, or negative for elements that the loss ignores.
+    pub fn labels(&mut self, name: &str, shape: &[usize], limit: usize) -> Result<ValueId> {
+        Ok(self.source(name, Kind::Input, Type::i32(shape)?, Init::Labels(limit), FileLayout::Same))
+    }
+
+    /// Token ids of the batch in `0..limit`, filled by the host before every step.
     pub fn indices(&mut self, name: &str, shape: &[usize], limit: usize) -> Result<ValueId> {
         Ok(self.source(name, Kind::Input, Type::i32(shape)?, Init::Indices(limit), FileLayout::Same))
     }

@@ -83,8 +83,10 @@ pub enum Init {
     Normal(f32),
     /// Floats of the batch, filled by the host before every step.
     Batch,
-    /// Whole numbers of the batch below this limit: token ids or labels, filled by the host before every step.
+    /// Whole numbers of the batch in `0..limit`, such as token ids, filled by the host before every step.
     Indices(usize),
+    /// As [`Init::Indices`], and a negative number means "ignore this element", as losses do.
+    Labels(usize),
 }
 
 /// How a source's elements are ordered in weight files, where that differs from ours.

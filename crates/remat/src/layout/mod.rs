@@ -37,13 +37,14 @@ pub struct Layout {
     pub shared: IdVec<NodeId, Vec<(usize, usize)>>,
 }
 
-/// Lays out a schedule. The result has passed [`check`](fn@check).
-pub fn assign(schedule: &Schedule) -> Result<Layout> {
+/// Lays out a schedule. `enough` is the arena size below which nobody asks for a better packing. The result has
+/// passed [`check`](fn@check).
+pub fn assign(schedule: &Schedule, enough: Bytes) -> Result<Layout> {
     let graph = &schedule.graph;
     let storage = Storage::compute(graph);
     let shared = sharing(schedule, &storage);
     let lives = Lives::compute(schedule, &storage, &shared);
-    let offsets = pack(&lives.blocks);
+    let offsets = pack(&lives.blocks, enough.0);
     let end = |(block, &offset): (&Block, &u64)| offset + block.bytes;
     let arena = Bytes(lives.blocks.iter().zip(&offsets).map(end).max().unwrap_or(0));
     let value_offset = |v: ValueId| lives.block_of[storage.root[v]].map(|block| offsets[block]);

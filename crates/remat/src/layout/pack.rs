@@ -6,7 +6,7 @@
 //!
 //! 1. Blocks that live all the time lie at the bottom, without gaps.
 //! 2. First-fit of the others in several orders (longest life, most bytes, most bytes × time, first start).
-//! 3. While the bound is not met: take the best order, move the blocks that reach highest to its front (and now and
+//! 3. While neither the bound nor what the caller calls enough is met: take the best order, move the blocks that reach highest to its front (and now and
 //!    then a random one), fit again, keep what is no worse. Bounded work, deterministic.
 //!
 //! Each fit is O(n · blocks that overlap in time).
@@ -49,12 +49,12 @@ pub fn lower_bound(blocks: &[Block]) -> u64 {
     most
 }
 
-/// Elementary steps that the improvement may take: about a second.
-const WORK_LIMIT: u64 = 300_000_000;
+/// Elementary steps that the improvement may take: a fraction of a second.
+const WORK_LIMIT: u64 = 100_000_000;
 
-/// Offsets for all blocks.
-pub fn pack(blocks: &[Block]) -> Vec<u64> {
-    let bound = lower_bound(blocks);
+/// Offsets for all blocks. The search stops when all lie below `enough`, or when no packing can be lower.
+pub fn pack(blocks: &[Block], enough: u64) -> Vec<u64> {
+    let bound = lower_bound(blocks).max(enough);
     let last = blocks.iter().map(|b| b.end).max().unwrap_or(0);
     let (lasting, passing): (Vec<usize>, Vec<usize>) =
         (0..blocks.len()).partition(|&i| blocks[i].start == 0 && blocks[i].end == last);
@@ -65,7 +65,7 @@ pub fn pack(blocks: &[Block]) -> Vec<u64> {
         floor += blocks[i].bytes;
     }
     let moving: Vec<Block> = passing.iter().map(|&i| blocks[i]).collect();
-    let packed = Search::new(&moving, bound - floor).run();
+    let packed = Search::new(&moving, bound.saturating_sub(floor)).run();
     for (&i, offset) in passing.iter().zip(packed) {
         offsets[i] = floor + offset;
     }

@@ -40,7 +40,7 @@ pub(super) fn build(settings: &Settings) -> Result<Graph> {
     let (dim, p) = (settings.count("dim"), settings.fraction("dropout"));
     let mut b = Builder::new(settings.model());
     let input = b.indices("input", &[batch, seq], vocab)?;
-    let labels = b.indices("labels", &[batch, seq], vocab)?;
+    let labels = b.labels("labels", &[batch, seq], vocab)?;
 
     let (words, mut x) = b.scope("bert.embeddings", |b| -> Result<(ValueId, ValueId)> {
         let words = table(b, "word_embeddings", vocab, dim, WEIGHT)?;

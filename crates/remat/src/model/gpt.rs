@@ -39,7 +39,7 @@ pub(super) fn build(settings: &Settings) -> Result<Graph> {
     let (dim, p) = (settings.count("dim"), settings.fraction("dropout"));
     let mut b = Builder::new(settings.model());
     let input = b.indices("input", &[batch, seq], vocab)?;
-    let labels = b.indices("labels", &[batch, seq], vocab)?;
+    let labels = b.labels("labels", &[batch, seq], vocab)?;
 
     let words = table(&mut b, "wte", vocab, dim, WEIGHT)?;
     let positions = table(&mut b, "wpe", seq, dim, WEIGHT)?;

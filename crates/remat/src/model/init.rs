@@ -18,7 +18,7 @@ pub fn fill(source: &Source, seed: u64, out: &mut [f32]) {
         Init::Constant(value) => out.fill(value),
         Init::Uniform(bound) => draw(out, |i| (2.0 * rng::uniform_f32(key, i) - 1.0) * bound),
         Init::Normal(deviation) => draw(out, |i| rng::normal_f32(key, i) * deviation),
-        Init::Batch | Init::Indices(_) => {}
+        Init::Batch | Init::Indices(_) | Init::Labels(_) => {}
     }
 }
 

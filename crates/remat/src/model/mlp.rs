@@ -19,7 +19,7 @@ pub(super) fn build(settings: &Settings) -> Result<Graph> {
         (settings.count("batch"), settings.count("classes"), settings.count("layers"));
     let mut b = Builder::new(settings.model());
     let input = b.input("input", &[batch, settings.count("features")])?;
-    let labels = b.indices("labels", &[batch], classes)?;
+    let labels = b.labels("labels", &[batch], classes)?;
     let mut x = input;
     for i in 0..layers {
         x = default_linear(&mut b, &format!("layers.{i}"), x, settings.count("width"))?;

@@ -95,7 +95,10 @@ const MAX_TOTAL_BYTES: u64 = 1 << 56;
 impl ModelInfo {
     /// The forward graph with these options.
     pub fn build(&self, options: &Options) -> Result<Graph> {
-        let graph = (self.forward)(&Settings::check(self.name, self.options, options)?)?;
+        let settings = Settings::check(self.name, self.options, options)?;
+        let mut graph = (self.forward)(&settings)?;
+        // The name tells one problem from another: a plan for batch 8 is none for batch 16.
+        graph.name = settings.to_string();
         let total = graph.values.iter().fold(0u64, |sum, v| sum.saturating_add(v.ty.bytes()));
         match graph.values.iter().map(|v| &v.ty).max_by_key(|ty| ty.bytes()) {
             Some(largest) if total > MAX_TOTAL_BYTES => {

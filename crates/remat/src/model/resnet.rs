@@ -44,7 +44,7 @@ pub(super) fn build(settings: &Settings, depth: &Depth) -> Result<Graph> {
     let mut builder = Builder::new(settings.model());
     let b = &mut builder;
     let input = b.input("input", &[batch, image, image, 3])?;
-    let labels = b.indices("labels", &[batch], classes)?;
+    let labels = b.labels("labels", &[batch], classes)?;
 
     let mut x = he_conv(b, "conv1", input, 64, 7, 2)?;
     x = batch_norm(b, "bn1", x)?;

@@ -100,6 +100,17 @@ enum Number {
     Fraction(f32),
 }
 
+impl std::fmt::Display for Settings {
+    /// The model with all its options, such as `mlp(batch=8,width=64)`.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let options = self.values.iter().map(|(name, number)| match number {
+            Number::Count(n) => format!("{name}={n}"),
+            Number::Fraction(p) => format!("{name}={p}"),
+        });
+        write!(f, "{}({})", self.model, options.collect::<Vec<_>>().join(","))
+    }
+}
+
 impl Settings {
     /// Checks what was typed against a model's table.
     pub fn check(model: &'static str, table: &[OptionInfo], options: &Options) -> Result<Settings> {

@@ -36,7 +36,7 @@ pub(super) fn build(settings: &Settings) -> Result<Graph> {
     let (dim, p) = (settings.count("dim"), settings.fraction("dropout"));
     let mut b = Builder::new(settings.model());
     let input = b.indices("input", &[batch, seq], vocab)?;
-    let labels = b.indices("labels", &[batch, seq], vocab)?;
+    let labels = b.labels("labels", &[batch, seq], vocab)?;
 
     let words = table(&mut b, "embedding", vocab, dim, Init::Normal(1.0))?;
     let positions = table(&mut b, "position", seq, dim, Init::Normal(1.0))?;

@@ -28,7 +28,7 @@ pub(super) fn build(settings: &Settings) -> Result<Graph> {
     }
     let mut b = Builder::new(settings.model());
     let input = b.input("input", &[batch, image, image, 3])?;
-    let labels = b.indices("labels", &[batch, image, image], classes)?;
+    let labels = b.labels("labels", &[batch, image, image], classes)?;
 
     let mut x = b.scope("inc", |b| double_conv(b, input, width))?;
     let mut skips = Vec::new();

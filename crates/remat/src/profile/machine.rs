@@ -1,7 +1,10 @@
 //! The speeds of this machine, measured: what the analytic profile divides by.
 
+use crate::error::Error;
+use crate::graph::Type;
+use crate::op::relu::Relu;
+use crate::op::{Alone, Run};
 use remat_kernels::gemm::{Mat, MatMut, Write, gemm};
-use remat_kernels::par;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
@@ -22,12 +25,10 @@ impl Machine {
     /// Measures for a fraction of a second with `n_threads` threads.
     pub fn measure(n_threads: usize) -> crate::Result<Machine> {
         let pool = crate::exec::thread_pool(n_threads)?;
-        Ok(pool.install(|| Machine {
-            n_threads,
-            flops: gemm_flops(),
-            bandwidth: copy_bandwidth(),
-            overhead: dispatch_overhead(),
-        }))
+        pool.install(|| {
+            let overhead = call_overhead()?;
+            Ok(Machine { n_threads, flops: gemm_flops(), bandwidth: copy_bandwidth(), overhead })
+        })
     }
 }
 
@@ -64,14 +65,14 @@ fn copy_bandwidth() -> f64 {
     (2 * N * size_of::<f32>()) as f64 / time.as_secs_f64()
 }
 
-fn dispatch_overhead() -> f64 {
+/// The time of a node whose arithmetic is negligible.
+fn call_overhead() -> crate::Result<f64> {
     const CALLS: usize = 64;
-    let time = fastest(8, || {
-        for _ in 0..CALLS {
-            par::for_each(2, |i| {
-                black_box(i);
-            });
-        }
-    });
-    time.as_secs_f64() / CALLS as f64
+    let mut relu = Alone::new(&Relu {}.into(), &[Type::f32(&[16])?]).map_err(|message| Error::Bug {
+        stage: "profile",
+        faults: vec![message],
+    })?;
+    let run = Run { seed: 0, step: 1, learning_rate: 0.0 };
+    let time = fastest(8, || (0..CALLS).for_each(|_| relu.run(&run)));
+    Ok(time.as_secs_f64() / CALLS as f64)
 }

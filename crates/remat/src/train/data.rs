@@ -23,7 +23,7 @@ impl Batches for Synthetic {
     fn fill(&mut self, step: u64, source: &Source, bytes: &mut [u8]) -> Result<()> {
         let key = Key::new(self.seed, step, crate::model::init::name_hash(&source.name));
         match source.init {
-            Init::Indices(limit) => {
+            Init::Indices(limit) | Init::Labels(limit) => {
                 for (index, element) in bytes.chunks_exact_mut(4).enumerate() {
                     let random = u64::from(remat_kernels::rng::uniform_u32(key, index as u64));
                     let below_limit = (random * limit as u64) >> 32;
@@ -43,10 +43,14 @@ impl Batches for Synthetic {
 /// Refuses indices that an op would read out of range. Negative labels mean "ignore" and are allowed.
 pub fn check_indices(engine: &dyn Engine) -> Result<()> {
     for source in &engine.graph().sources {
-        let Init::Indices(limit) = source.init else { continue };
+        let (limit, may_be_negative) = match source.init {
+            Init::Indices(limit) => (limit, false),
+            Init::Labels(limit) => (limit, true),
+            _ => continue,
+        };
         for (index, element) in engine.bytes(source.value).chunks_exact(4).enumerate() {
             let value = i32::from_ne_bytes([element[0], element[1], element[2], element[3]]);
-            if usize::try_from(value).is_ok_and(|v| v >= limit) {
+            if usize::try_from(value).map_or(!may_be_negative, |v| v >= limit) {
                 return Err(Error::Data { what: source.name.clone(), index, value: value.into(), limit });
             }
         }

@@ -11,22 +11,22 @@ use remat::train::{Batches, Synthetic};
 use std::collections::{BTreeMap, HashSet};
 
 /// Steps that are compared: enough for optimizer state and running statistics to matter.
-pub const N_STEPS: u64 = 3;
+pub(crate) const N_STEPS: u64 = 3;
 
 /// Round speeds, so that plans do not depend on the machine that runs the tests.
-pub const MACHINE: Machine = Machine { n_threads: 2, flops: 1e11, bandwidth: 2e10, overhead: 2e-6 };
+pub(crate) const MACHINE: Machine = Machine { n_threads: 2, flops: 1e11, bandwidth: 2e10, overhead: 2e-6 };
 
 /// Everything that must not change in a bit: losses, every gradient of every step, all state at the end.
 #[derive(PartialEq, Debug, Default)]
-pub struct Bits {
-    pub losses: Vec<u32>,
-    pub gradients: BTreeMap<(u64, ValueId), u64>,
-    pub state: BTreeMap<String, u64>,
+pub(crate) struct Bits {
+    pub(crate) losses: Vec<u32>,
+    pub(crate) gradients: BTreeMap<(u64, ValueId), u64>,
+    pub(crate) state: BTreeMap<String, u64>,
 }
 
 impl Bits {
     /// The first thing that differs, as a sentence; whole dumps help nobody.
-    pub fn difference(&self, other: &Bits) -> Option<String> {
+    pub(crate) fn difference(&self, other: &Bits) -> Option<String> {
         if self.losses != other.losses {
             let floats = |bits: &[u32]| bits.iter().map(|&b| f32::from_bits(b)).collect::<Vec<_>>();
             return Some(format!("losses {:?} and {:?}", floats(&self.losses), floats(&other.losses)));
@@ -58,8 +58,8 @@ fn fill_batch(engine: &mut dyn Engine, step: u64) {
 }
 
 /// What the oracle computed, and the state it began with.
-pub struct Oracle {
-    pub bits: Bits,
+pub(crate) struct Oracle {
+    pub(crate) bits: Bits,
     initial: Vec<(ValueId, Vec<u8>)>,
 }
 
@@ -97,7 +97,7 @@ fn states(of: &TrainingStep) -> impl Iterator<Item = &Source> {
 }
 
 /// What the oracle computes.
-pub fn reference(of: &TrainingStep, n_threads: usize) -> Oracle {
+pub(crate) fn reference(of: &TrainingStep, n_threads: usize) -> Oracle {
     let mut engine = Reference::new(of.graph.clone(), n_threads).expect("threads");
     engine.initialise(1);
     let initial = states(of).map(|s| (s.value, engine.bytes(s.value).to_vec())).collect();
@@ -109,7 +109,7 @@ pub fn reference(of: &TrainingStep, n_threads: usize) -> Oracle {
 
 /// Runs a program, with freed memory poisoned, and holds its measured peak against the predicted one and its bits
 /// against the oracle's.
-pub fn check_run(of: &TrainingStep, oracle: &Oracle, program: &Program, n_threads: usize, context: &str) {
+pub(crate) fn check_run(of: &TrainingStep, oracle: &Oracle, program: &Program, n_threads: usize, context: &str) {
     let mut engine =
         Executor::new(program.schedule.clone(), program.layout.clone(), n_threads).expect("memory and threads");
     engine.poison = true;
