@@ -9,7 +9,10 @@ use serde_json::Value;
 use std::path::Path;
 use std::process::Command;
 
-const CRATES_IO: &str = "registry+https://github.com/rust-lang/crates.io-index";
+/// How cargo names the registry that everybody uses, whatever host serves it.
+fn is_crates_io(source: &str) -> bool {
+    source.starts_with("registry+") && source.ends_with("/crates.io-index")
+}
 
 /// All faults of the dependency tree.
 pub(crate) fn check(root: &Path) -> Result<Vec<String>> {
@@ -35,7 +38,7 @@ fn fault(package: &Value, allowed: &[&str]) -> Option<String> {
     match package["source"].as_str() {
         // Ours: its licence is our choice.
         None => return None,
-        Some(CRATES_IO) => {}
+        Some(source) if is_crates_io(source) => {}
         Some(other) => return Some(format!("{name} comes from {other}, not from crates.io")),
     }
     let Some(licence) = package["license"].as_str() else {

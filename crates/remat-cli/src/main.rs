@@ -6,6 +6,7 @@
 //! Data goes to stdout, everything else to stderr. Exit code 0: done. 1: the command ran, and the answer is no (a
 //! budget cannot be met, bits differ, a plan is wrong). 2: misuse, bad input or a failure.
 
+mod chart;
 mod command;
 mod files;
 mod flags;

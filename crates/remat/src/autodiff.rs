@@ -86,7 +86,8 @@ fn needs_gradient(graph: &Graph) -> IdVec<ValueId, bool> {
         for &position in node.op.def().differentiable_outputs().unwrap_or(&[]) {
             needs[node.outputs[position]] = any;
         }
-        if node.op.def().differentiable_outputs().is_none() && node.op.def().consumes(&graph.input_types(node)).is_empty()
+        if node.op.def().differentiable_outputs().is_none()
+            && node.op.def().consumes(&graph.input_types(node)).is_empty()
         {
             for &v in &node.outputs {
                 needs[v] = any;
@@ -142,7 +143,8 @@ fn in_order(step: &TrainingStep, order: &[NodeId]) -> TrainingStep {
     let mut renamed: IdVec<ValueId, ValueId> = old.values.ids().collect();
     for s in &old.sources {
         let value = &old.values[s.value];
-        renamed[s.value] = graph.push_source(s.name.clone(), value.kind, value.ty.clone(), s.init, s.file_layout);
+        renamed[s.value] =
+            graph.push_source(s.name.clone(), value.kind, value.ty.clone(), s.init, s.file_layout);
     }
     for (position, &id) in order.iter().enumerate() {
         let mut node = old.nodes[id].clone();

@@ -18,7 +18,9 @@ pub enum Error {
         message: String,
     },
     /// A tensor's size cannot be expressed.
-    #[error("a tensor of shape {shape:?} is too large to address; use a smaller batch, image, sequence or width")]
+    #[error(
+        "a tensor of shape {shape:?} is too large to address; use a smaller batch, image, sequence or width"
+    )]
     TooLarge {
         /// The shape asked for.
         shape: Vec<usize>,

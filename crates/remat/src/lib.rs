@@ -5,18 +5,18 @@
 //! `remat-plan`) decides what to recompute; [`rewrite`] carries the plan out; [`layout`] gives every buffer a place;
 //! [`exec`] runs it. [`pipeline`] shows the whole way on one screen.
 
-pub mod ids;
-pub mod error;
-pub mod graph;
-pub mod op;
-pub mod model;
-pub mod autodiff;
 pub mod analysis;
+pub mod autodiff;
+pub mod error;
+pub mod exec;
+pub mod graph;
+pub mod ids;
+pub mod layout;
+pub mod model;
+pub mod op;
+pub mod pipeline;
 pub mod profile;
 pub mod rewrite;
-pub mod layout;
-pub mod exec;
 pub mod train;
-pub mod pipeline;
 
 pub use error::{Error, Result};

@@ -80,11 +80,17 @@ impl std::fmt::Display for Refusal {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Refusal { budget, planner, lowest_peak, floor, floor_node } = self;
         if budget < floor {
-            write!(f, "budget {budget} is below the floor of {floor}, set by {floor_node}: no plan can fit; ")?;
+            write!(
+                f,
+                "budget {budget} is below the floor of {floor}, set by {floor_node}: no plan can fit; "
+            )?;
             write!(f, "raise the budget or make the batch smaller")
         } else {
             write!(f, "budget {budget} is too small: `{planner}` never got below {lowest_peak} ")?;
-            write!(f, "(the floor is {floor}, set by {floor_node}); ask for {lowest_peak} or try another planner")
+            write!(
+                f,
+                "(the floor is {floor}, set by {floor_node}); ask for {lowest_peak} or try another planner"
+            )
         }
     }
 }
@@ -108,7 +114,8 @@ pub fn prepare(
     let problem = profile::problem(&step.graph, &seconds)?;
     let floor = memory_floor(&problem.problem);
     let outcome = solve(&problem.problem, "save-all", &Request::new(Bytes(u64::MAX)))?;
-    let plan = outcome.plan().ok_or_else(|| Error::Bug { stage: "save-all", faults: vec!["no plan".into()] })?;
+    let plan =
+        outcome.plan().ok_or_else(|| Error::Bug { stage: "save-all", faults: vec!["no plan".into()] })?;
     let keep_all = program(&step.graph, &problem, plan, Bytes(0))?;
     Ok(Prepared { step, seconds, problem, keep_all, floor })
 }
@@ -159,7 +166,8 @@ pub fn program(graph: &Graph, problem: &PlanningProblem, plan: &Plan, enough: By
     let schedule = rewrite::apply(graph, problem, plan)?;
     let layout = layout::assign(&schedule, enough)?;
     if layout.used != plan.peak_bytes {
-        let fault = format!("the plan's peak is {} bytes, its buffers need {}", plan.peak_bytes.0, layout.used.0);
+        let fault =
+            format!("the plan's peak is {} bytes, its buffers need {}", plan.peak_bytes.0, layout.used.0);
         return Err(Error::Bug { stage: "layout", faults: vec![fault] });
     }
     Ok(Program { plan: plan.clone(), schedule, layout })

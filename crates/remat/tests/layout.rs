@@ -58,7 +58,11 @@ fn nested_lives_meet_the_bound() {
     let mut blocks = Vec::new();
     for i in 0..n {
         blocks.push(Block { start: i, end: 2 * n - i, bytes: 64 * u64::from(1 + i % 7) });
-        blocks.push(Block { start: 2 * n - i, end: (2 * n - i + 1).min(2 * n), bytes: 64 * u64::from(1 + i % 5) });
+        blocks.push(Block {
+            start: 2 * n - i,
+            end: (2 * n - i + 1).min(2 * n),
+            bytes: 64 * u64::from(1 + i % 5),
+        });
         blocks.push(Block { start: i, end: i, bytes: 64 * u64::from(i % 3) });
     }
     let offsets = pack(&blocks, 0);
@@ -89,7 +93,8 @@ fn schedule() -> Schedule {
     let graph = Graph::from_text(STEP).expect("valid text");
     let seconds = IdVec::filled(graph.nodes.len(), 1.0);
     let problem = problem(&graph, &seconds).expect("a valid problem");
-    let outcome = solve(&problem.problem, "save-all", &Request::new(Bytes(u64::MAX))).expect("a known planner");
+    let outcome =
+        solve(&problem.problem, "save-all", &Request::new(Bytes(u64::MAX))).expect("a known planner");
     apply(&graph, &problem, outcome.plan().expect("keep-all always fits")).expect("a right schedule")
 }
 

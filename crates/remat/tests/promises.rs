@@ -18,7 +18,11 @@ fn check_model(name: &str, options: Options) {
     let prepared = prepare(&forward, &optimizer, Costs::Analytic(MACHINE), |_, _| {}).expect("a valid step");
     let oracle = reference(&prepared.step, 1);
     let two_threads = reference(&prepared.step, 2).bits;
-    assert_eq!(oracle.bits.difference(&two_threads), None, "{name}: the oracle depends on the number of threads");
+    assert_eq!(
+        oracle.bits.difference(&two_threads),
+        None,
+        "{name}: the oracle depends on the number of threads"
+    );
     // Plans that differ only in their budget are run once.
     let mut done = HashSet::new();
     for planner in PLANNERS {
@@ -28,7 +32,8 @@ fn check_model(name: &str, options: Options) {
         for i in 0..=10u64 {
             let budget = Bytes(lowest.0 + (highest.0 - lowest.0) * i / 10);
             let context = format!("{name}, {}, budget {}", planner.name, budget.0);
-            let program = match compile(&prepared, planner.name, &request(budget)).expect("no internal error") {
+            let program = match compile(&prepared, planner.name, &request(budget)).expect("no internal error")
+            {
                 Fit::Fits(program) => program,
                 Fit::Refused(refusal) => {
                     assert!(refusal.lowest_peak > budget, "{context}: refused although {refusal:?}");

@@ -110,7 +110,8 @@ fn every_plan_of_every_random_model_keeps_the_promises() {
     for seed in 0..40 {
         let forward = random_model(seed).expect("a valid model");
         let optimizer = if seed % 2 == 0 { Optimizer::sgd(1e-2) } else { Optimizer::adamw(1e-2) };
-        let prepared = prepare(&forward, &optimizer, Costs::Analytic(MACHINE), |_, _| {}).expect("a valid step");
+        let prepared =
+            prepare(&forward, &optimizer, Costs::Analytic(MACHINE), |_, _| {}).expect("a valid step");
         let text = prepared.step.graph.to_text();
         assert_eq!(Graph::from_text(&text).expect("printed text parses"), prepared.step.graph);
         let oracle = reference(&prepared.step, 1);
@@ -120,7 +121,9 @@ fn every_plan_of_every_random_model_keeps_the_promises() {
                 let budget = Bytes(floor + (keep_all - floor) * share / 10);
                 let request = Request { effort: Some(0.005), ..Request::new(budget) };
                 let context = format!("seed {seed}, {}, budget {}", planner.name, budget.0);
-                if let Fit::Fits(program) = compile(&prepared, planner.name, &request).expect("no internal error") {
+                if let Fit::Fits(program) =
+                    compile(&prepared, planner.name, &request).expect("no internal error")
+                {
                     assert!(program.peak() <= budget, "{context}");
                     n_recomputing += usize::from(program.schedule.n_recomputes() > 0);
                     check_run(&prepared.step, &oracle, &program, 1, &context);

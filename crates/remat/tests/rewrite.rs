@@ -96,7 +96,8 @@ fn a_dropped_value_is_recomputed_before_its_backward_use() {
 /// A right schedule, broken in one place.
 fn broken(change: impl FnOnce(&mut Schedule)) -> Vec<String> {
     let (graph, problem) = tiny();
-    let mut schedule = apply(&graph, &problem, &plan(&problem, &[0, 1, 2, 3, 0, 1, 4, 5])).expect("a right schedule");
+    let mut schedule =
+        apply(&graph, &problem, &plan(&problem, &[0, 1, 2, 3, 0, 1, 4, 5])).expect("a right schedule");
     assert!(check(&graph, &schedule).is_empty());
     change(&mut schedule);
     check(&graph, &schedule)
@@ -106,7 +107,12 @@ fn broken(change: impl FnOnce(&mut Schedule)) -> Vec<String> {
 fn the_checker_sees_what_a_wrong_rewriter_would_do() {
     // A reader that was not redirected to the copy that is live.
     let stale = broken(|s| {
-        let id = s.graph.nodes.ids().find(|&n| s.graph.nodes[n].scope == "b" && n.index() == 4).expect("the reader");
+        let id = s
+            .graph
+            .nodes
+            .ids()
+            .find(|&n| s.graph.nodes[n].scope == "b" && n.index() == 4)
+            .expect("the reader");
         s.graph.nodes[id].inputs[0] = s.graph.nodes[s.graph.nodes.ids().nth(1).expect("node 1")].outputs[0];
     });
     assert!(!stale.is_empty());

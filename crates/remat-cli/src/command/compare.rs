@@ -4,10 +4,11 @@ use crate::flags::{CostKind, PlannerFlags, StepFlags, model_parser};
 use crate::format::{Align, change, count, plural, seconds, table};
 use crate::output::{Output, Paint, Report};
 use crate::progress::Progress;
-use crate::{Answer, memory};
+use crate::{Answer, chart, memory};
 use anyhow::Result;
 use clap::Args;
-use remat::pipeline::{Fit, Prepared, Refusal, compile};
+use remat::analysis::MemoryCurve;
+use remat::pipeline::{Fit, Prepared, Program, Refusal, compile};
 use remat::profile::Sample;
 use remat::train::{self, Side};
 use remat_plan::{Budget, Bytes};
@@ -46,6 +47,9 @@ struct Compared {
     floor_bytes: Bytes,
     floor_node: String,
     keep_all_peak_bytes: Bytes,
+    /// Memory over the step, for people.
+    #[serde(skip)]
+    charts: String,
     /// Missing when nothing fits.
     result: Option<Measured>,
     #[serde(skip)]
@@ -98,6 +102,7 @@ impl Flags {
             floor_bytes: prepared.floor.bytes,
             floor_node: prepared.floor.node_name.clone(),
             keep_all_peak_bytes,
+            charts: String::new(),
             result: None,
             refusal: None,
         };
@@ -119,6 +124,7 @@ impl Flags {
             train::compare(&prepared, &program, &model.optimizer, seed, model.n_threads, n_steps, show)?;
         drop(progress);
         report.fits = true;
+        report.charts = charts(&self.planner.planner, &prepared.keep_all, &program);
         let peak_resident_bytes = memory::peak_resident();
         let n_recomputes = program.schedule.n_recomputes();
         let result =
@@ -128,6 +134,15 @@ impl Flags {
         out.report(&report)?;
         Ok(Answer::of(holds))
     }
+}
+
+/// Memory over the step, before and after, at one scale.
+fn charts(planner: &str, keep_all: &Program, budgeted: &Program) -> String {
+    let draw = |name: &str, program: &Program| {
+        let curve = MemoryCurve::compute(&program.schedule, &program.layout);
+        chart::memory(name, &curve, keep_all.peak())
+    };
+    draw("memory over the step, keep all", keep_all) + &draw(&format!("with {planner}"), budgeted)
 }
 
 impl Measured {
@@ -221,6 +236,6 @@ impl Report for Compared {
         if let Some(peak) = result.peak_resident_bytes {
             text += &format!("peak of the process: {peak}, of which both arenas {}\n", result.arenas_bytes);
         }
-        text
+        text + &self.charts
     }
 }

@@ -16,7 +16,8 @@ impl Arena {
     pub fn new(size: Bytes) -> Result<Arena> {
         let len = usize::try_from(size.0).map_err(|_| Error::TooLarge { shape: vec![] })?;
         // An empty mapping is refused by the operating system.
-        let map = MmapMut::map_anon(len.max(1)).map_err(Error::io(format!("reserving an arena of {size}")))?;
+        let map =
+            MmapMut::map_anon(len.max(1)).map_err(Error::io(format!("reserving an arena of {size}")))?;
         Ok(Arena { map, len })
     }
 

@@ -60,7 +60,8 @@ impl Executor {
     pub fn step(&mut self, run: &Run, observer: Option<&mut Observer<'_>>) -> StepStats {
         // Kernels split their work over the pool they run in.
         let Executor { schedule, layout, arena, pool, poison, node_times } = self;
-        let mut walk = Walk { schedule, layout, arena, poison: *poison, node_times: node_times.as_mut(), peak: 0 };
+        let mut walk =
+            Walk { schedule, layout, arena, poison: *poison, node_times: node_times.as_mut(), peak: 0 };
         let begin = Instant::now();
         let n_runs = match observer {
             // An observer need not be sendable, so it stays on this thread and only kernels enter the pool.
@@ -134,7 +135,11 @@ impl Walk<'_> {
                     n_runs += 1;
                     let node = &graph.nodes[id];
                     handed_over.clear();
-                    handed_over.extend(self.layout.shared[id].iter().filter_map(|&(_, o)| self.layout.offset[node.outputs[o]]));
+                    handed_over.extend(
+                        self.layout.shared[id]
+                            .iter()
+                            .filter_map(|&(_, o)| self.layout.offset[node.outputs[o]]),
+                    );
                     if let Some(observer) = observer.as_mut() {
                         for (position, &v) in node.outputs.iter().enumerate() {
                             let offset = self.layout.offset[v].expect("an output has a place");
@@ -163,7 +168,8 @@ impl Walk<'_> {
             Buffer { ptr: unsafe { base.add(offset as usize) }, ty, shared: is_shared }
         };
         // Two inputs may be the same storage, so sharing goes by address, not by position.
-        let shared_offset = |v: ValueId| shared.iter().any(|&(i, _)| layout.offset[node.inputs[i]] == layout.offset[v]);
+        let shared_offset =
+            |v: ValueId| shared.iter().any(|&(i, _)| layout.offset[node.inputs[i]] == layout.offset[v]);
         let inputs: Vec<Buffer<'_>> = node.inputs.iter().map(|&v| buffer(v, shared_offset(v))).collect();
         let outputs: Vec<Buffer<'_>> = (0..node.outputs.len())
             .map(|o| buffer(node.outputs[o], shared.iter().any(|pair| pair.1 == o)))

@@ -36,7 +36,9 @@ pub trait Engine {
     /// Fills parameters, buffers and optimizer state as a fresh model has them.
     fn initialise(&mut self, seed: u64) {
         let sources: Vec<_> = self.graph().sources.clone();
-        for source in sources.iter().filter(|s| !matches!(s.init, Init::Batch | Init::Indices(_) | Init::Labels(_))) {
+        for source in
+            sources.iter().filter(|s| !matches!(s.init, Init::Batch | Init::Indices(_) | Init::Labels(_)))
+        {
             debug_assert_ne!(self.graph().values[source.value].kind, Kind::Input);
             init::fill(source, seed, as_floats_mut(self.bytes_mut(source.value)));
         }

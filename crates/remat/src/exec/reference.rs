@@ -79,7 +79,8 @@ impl Engine for Reference {
     fn bytes_mut(&mut self, value: ValueId) -> &mut [u8] {
         let words = &mut self.memory[value];
         // SAFETY: a u64 is eight writable bytes, and any bytes are a u64.
-        let bytes = unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast::<u8>(), words.len() * 8) };
+        let bytes =
+            unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast::<u8>(), words.len() * 8) };
         &mut bytes[..self.graph.values[value].ty.bytes() as usize]
     }
 }

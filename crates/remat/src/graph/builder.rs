@@ -84,7 +84,14 @@ impl Builder {
     }
 
     /// Any source, named under the current scope.
-    pub fn source(&mut self, name: &str, kind: Kind, ty: Type, init: Init, file_layout: FileLayout) -> ValueId {
+    pub fn source(
+        &mut self,
+        name: &str,
+        kind: Kind,
+        ty: Type,
+        init: Init,
+        file_layout: FileLayout,
+    ) -> ValueId {
         let name = self.path(name);
         self.graph.push_source(name, kind, ty, init, file_layout)
     }

@@ -6,7 +6,10 @@ use std::fmt::Write as _;
 impl Graph {
     /// The graph in DOT, for Graphviz and viewers that read it.
     pub fn to_dot(&self) -> String {
-        let mut dot = format!("digraph {:?} {{\n  rankdir=TB;\n  node [shape=box, style=filled, fontname=\"sans-serif\"];\n", self.name);
+        let mut dot = format!(
+            "digraph {:?} {{\n  rankdir=TB;\n  node [shape=box, style=filled, fontname=\"sans-serif\"];\n",
+            self.name
+        );
         for source in &self.sources {
             let value = &self.values[source.value];
             let _ = writeln!(

@@ -163,7 +163,14 @@ impl Graph {
     }
 
     /// Adds a source value.
-    pub fn push_source(&mut self, name: String, kind: Kind, ty: Type, init: Init, file_layout: FileLayout) -> ValueId {
+    pub fn push_source(
+        &mut self,
+        name: String,
+        kind: Kind,
+        ty: Type,
+        init: Init,
+        file_layout: FileLayout,
+    ) -> ValueId {
         let value = self.values.push(Value { ty, kind, producer: None });
         self.sources.push(Source { value, name, init, file_layout });
         value
@@ -175,10 +182,11 @@ impl Graph {
     /// forward phase and [`Kind::Gradient`] after it.
     pub fn push_node(&mut self, op: Op, inputs: &[ValueId], phase: Phase, scope: &str) -> Result<NodeId> {
         let types: Vec<&Type> = inputs.iter().map(|&v| &self.values[v].ty).collect();
-        let outputs = op
-            .def()
-            .infer(&types)
-            .map_err(|message| Error::Type { op: op.name(), scope: scope.to_owned(), message })?;
+        let outputs = op.def().infer(&types).map_err(|message| Error::Type {
+            op: op.name(),
+            scope: scope.to_owned(),
+            message,
+        })?;
         let consumes = op.def().consumes(&types);
         let id = NodeId::new(self.nodes.len());
         let mut output_ids = Vec::with_capacity(outputs.len());

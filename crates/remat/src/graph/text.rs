@@ -65,7 +65,8 @@ impl Graph {
 
     /// The line of one node, without its end.
     pub fn node_text(&self, node: &Node) -> String {
-        let outputs: Vec<String> = node.outputs.iter().map(|&v| format!("{v}: {}", self.values[v].ty)).collect();
+        let outputs: Vec<String> =
+            node.outputs.iter().map(|&v| format!("{v}: {}", self.values[v].ty)).collect();
         let mut text = format!("{} = {} {}", outputs.join(", "), node.op.name(), attributes(&node.op));
         for v in &node.inputs {
             let _ = write!(text, " {v}");
@@ -115,14 +116,19 @@ fn parse_id(text: &str, prefix: char) -> std::result::Result<usize, String> {
 
 fn parse_value(text: &str, graph: &Graph) -> std::result::Result<ValueId, String> {
     let index = parse_id(text.trim(), '%')?;
-    if index < graph.values.len() { Ok(ValueId::new(index)) } else { Err(format!("%{index} is not defined yet")) }
+    if index < graph.values.len() {
+        Ok(ValueId::new(index))
+    } else {
+        Err(format!("%{index} is not defined yet"))
+    }
 }
 
 fn parse_definition(line: &str, graph: &mut Graph) -> std::result::Result<(), String> {
     let (left, right) = line.split_once(" = ").ok_or("expected `%ID: TYPE = OP ...`")?;
     let mut declared = Vec::new();
     for part in left.split(", ") {
-        let (id, ty) = part.split_once(": ").ok_or_else(|| format!("expected `%ID: TYPE`, found `{part}`"))?;
+        let (id, ty) =
+            part.split_once(": ").ok_or_else(|| format!("expected `%ID: TYPE`, found `{part}`"))?;
         let expected = graph.values.len() + declared.len();
         if parse_id(id, '%')? != expected {
             return Err(format!("values are numbered in order: expected %{expected}, found {id}"));
@@ -136,7 +142,12 @@ fn parse_definition(line: &str, graph: &mut Graph) -> std::result::Result<(), St
     }
 }
 
-fn parse_source(kind: Kind, mut types: Vec<Type>, rest: &str, graph: &mut Graph) -> std::result::Result<(), String> {
+fn parse_source(
+    kind: Kind,
+    mut types: Vec<Type>,
+    rest: &str,
+    graph: &mut Graph,
+) -> std::result::Result<(), String> {
     let mut tokens = serde_json::Deserializer::from_str(rest).into_iter::<serde_json::Value>();
     let name = match tokens.next() {
         Some(Ok(serde_json::Value::String(name))) => name,
@@ -158,9 +169,15 @@ fn parse_source(kind: Kind, mut types: Vec<Type>, rest: &str, graph: &mut Graph)
     }
 }
 
-fn parse_node(op: &str, declared: Vec<Type>, rest: &str, graph: &mut Graph) -> std::result::Result<(), String> {
+fn parse_node(
+    op: &str,
+    declared: Vec<Type>,
+    rest: &str,
+    graph: &mut Graph,
+) -> std::result::Result<(), String> {
     let mut tokens = serde_json::Deserializer::from_str(rest).into_iter::<serde_json::Value>();
-    let attributes = tokens.next().ok_or("an op needs attributes, at least {}")?.map_err(|e| e.to_string())?;
+    let attributes =
+        tokens.next().ok_or("an op needs attributes, at least {}")?.map_err(|e| e.to_string())?;
     let rest = &rest[tokens.byte_offset()..];
     let tagged = serde_json::Value::Object([(op.to_owned(), attributes)].into_iter().collect());
     let op: Op = serde_json::from_value(tagged).map_err(|e| e.to_string())?;

@@ -145,7 +145,10 @@ impl std::str::FromStr for Type {
         };
         let shape = match dims {
             "" => Vec::new(),
-            _ => dims.split(',').map(|d| d.parse::<usize>().map_err(|_| malformed())).collect::<std::result::Result<_, _>>()?,
+            _ => dims
+                .split(',')
+                .map(|d| d.parse::<usize>().map_err(|_| malformed()))
+                .collect::<std::result::Result<_, _>>()?,
         };
         Type::new(dtype, &shape).map_err(|e| e.to_string())
     }

@@ -51,7 +51,8 @@ pub fn check(schedule: &Schedule, layout: &Layout) -> Vec<String> {
     let mut owner: HashMap<ValueId, ValueId> = HashMap::new();
     let mut live: HashSet<ValueId> = HashSet::new();
     let place = |v: ValueId, faults: &mut Vec<String>| -> Option<(u64, u64)> {
-        let found = layout.offset[v].map(|offset| (offset, graph.values[v].ty.bytes().div_ceil(ALIGNMENT) * ALIGNMENT));
+        let found = layout.offset[v]
+            .map(|offset| (offset, graph.values[v].ty.bytes().div_ceil(ALIGNMENT) * ALIGNMENT));
         if found.is_none() {
             faults.push(format!("{v} has no place"));
         }
@@ -118,7 +119,10 @@ pub fn check(schedule: &Schedule, layout: &Layout) -> Vec<String> {
                     }
                 }
                 for pair in consumed.iter().filter(|pair| !layout.shared[id].contains(pair)) {
-                    faults.push(format!("step {at}: {name} does not overwrite the state {}", node.inputs[pair.0]));
+                    faults.push(format!(
+                        "step {at}: {name} does not overwrite the state {}",
+                        node.inputs[pair.0]
+                    ));
                 }
                 for &v in &node.outputs {
                     owner.insert(v, v);
@@ -127,7 +131,8 @@ pub fn check(schedule: &Schedule, layout: &Layout) -> Vec<String> {
                         addresses.occupy(start, bytes, format!("{v} (by {name})"), &mut faults);
                     }
                 }
-                let workspace = def.workspace(&types, &graph.output_types(node)).div_ceil(ALIGNMENT) * ALIGNMENT;
+                let workspace =
+                    def.workspace(&types, &graph.output_types(node)).div_ceil(ALIGNMENT) * ALIGNMENT;
                 match layout.workspace[id] {
                     Some(start) => {
                         addresses.occupy(start, workspace, format!("workspace of {name}"), &mut faults);

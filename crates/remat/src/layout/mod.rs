@@ -88,7 +88,8 @@ fn sharing(schedule: &Schedule, storage: &Storage) -> IdVec<NodeId, Vec<(usize, 
             })
             .collect();
         let mut pairs = node.op.def().consumes(&graph.input_types(node));
-        let mut used_inputs: HashSet<ValueId> = pairs.iter().map(|&(i, _)| storage.root[node.inputs[i]]).collect();
+        let mut used_inputs: HashSet<ValueId> =
+            pairs.iter().map(|&(i, _)| storage.root[node.inputs[i]]).collect();
         for (i, o) in shareable(graph, node) {
             let root = storage.root[node.inputs[i]];
             let is_taken = used_inputs.contains(&root) || pairs.iter().any(|pair| pair.1 == o);

@@ -6,8 +6,9 @@
 //!
 //! 1. Blocks that live all the time lie at the bottom, without gaps.
 //! 2. First-fit of the others in several orders (longest life, most bytes, most bytes × time, first start).
-//! 3. While neither the bound nor what the caller calls enough is met: take the best order, move the blocks that reach highest to its front (and now and
-//!    then a random one), fit again, keep what is no worse. Bounded work, deterministic.
+//! 3. While neither the bound nor what the caller calls enough is met: take the best order of the large blocks, move those that
+//!    reach highest towards its front, and a random one, fit again, keep what is no worse. Small blocks are fitted
+//!    afterwards. Bounded work, deterministic.
 //!
 //! Each fit is O(n · blocks that overlap in time).
 
@@ -51,6 +52,9 @@ pub fn lower_bound(blocks: &[Block]) -> u64 {
 
 /// Elementary steps that the improvement may take: a fraction of a second.
 const WORK_LIMIT: u64 = 100_000_000;
+
+/// Blocks that the improvement moves: the largest. The others fill gaps.
+const N_LARGE: usize = 192;
 
 /// Offsets for all blocks. The search stops when all lie below `enough`, or when no packing can be lower.
 pub fn pack(blocks: &[Block], enough: u64) -> Vec<u64> {
@@ -109,13 +113,29 @@ impl<'a> Search<'a> {
             }
         }
         let (height, order, offsets) = best.expect("at least one order was tried");
-        self.improve(height, order, offsets)
+        if height <= self.bound { offsets } else { self.improve(height, order, offsets) }
     }
 
-    /// Moves the blocks that reach highest to the front of the order, again and again.
-    fn improve(&mut self, mut height: u64, mut order: Vec<u32>, mut offsets: Vec<u64>) -> Vec<u64> {
-        let mut best = (height, offsets.clone());
+    /// Moves the large blocks that reach highest to the front of the order, again and again.
+    fn improve(&mut self, height: u64, order: Vec<u32>, offsets: Vec<u64>) -> Vec<u64> {
+        let mut best = (height, offsets);
+        let mut by_size = order.clone();
+        by_size.sort_by_key(|&i| std::cmp::Reverse(self.blocks[i as usize].bytes));
+        let small = by_size.split_off(N_LARGE.min(by_size.len()));
+        let is_small: std::collections::HashSet<u32> = small.iter().copied().collect();
+        let mut order: Vec<u32> = order.into_iter().filter(|i| !is_small.contains(i)).collect();
+        let (mut height, mut offsets) = self.fit(&order);
+        let mut lowest_tried = u64::MAX;
         while best.0 > self.bound && self.work < WORK_LIMIT {
+            // Small blocks nearly always find a gap; they are only fitted when the large ones lie lower than before.
+            if height < lowest_tried {
+                lowest_tried = height;
+                let whole: Vec<u32> = order.iter().chain(&small).copied().collect();
+                let fitted = self.fit(&whole);
+                if fitted.0 < best.0 {
+                    best = fitted;
+                }
+            }
             let mut candidate = order.clone();
             let top = |&i: &u32| offsets[i as usize] + self.blocks[i as usize].bytes == height;
             let highest: Vec<u32> = order.iter().copied().filter(top).collect();
@@ -126,11 +146,8 @@ impl<'a> Search<'a> {
             self.move_forward(&mut candidate, shuffled);
             let (new_height, new_offsets) = self.fit(&candidate);
             // Now and then a worse order is accepted, or the search would circle in one valley.
-            if new_height <= height || self.below(16) == 0 {
+            if new_height <= height || self.below(64) == 0 {
                 (height, order, offsets) = (new_height, candidate, new_offsets);
-            }
-            if height < best.0 {
-                best = (height, offsets.clone());
             }
         }
         best.1

@@ -65,7 +65,8 @@ impl OpDef for Adam {
 
     fn examples() -> Vec<Example> {
         let shape: &[usize] = &[5, 7];
-        let with = |weight_decay, decoupled| Adam { beta1: 0.9, beta2: 0.999, eps: 1e-8, weight_decay, decoupled };
+        let with =
+            |weight_decay, decoupled| Adam { beta1: 0.9, beta2: 0.999, eps: 1e-8, weight_decay, decoupled };
         let example = |op| Example::normal(op, &[shape; 4]).fill(3, Fill::Uniform(0.0, 1.0));
         vec![example(with(0.0, false)), example(with(0.01, false)), example(with(0.01, true))]
     }

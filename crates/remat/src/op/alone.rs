@@ -46,7 +46,8 @@ impl Alone {
         let n = self.x_types[i].bytes() as usize;
         let words = &mut self.x[i];
         // SAFETY: a u64 is eight writable bytes, and any bytes are a u64.
-        let bytes = unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast::<u8>(), words.len() * 8) };
+        let bytes =
+            unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast::<u8>(), words.len() * 8) };
         &mut bytes[..n]
     }
 
@@ -86,7 +87,11 @@ impl Alone {
         let outputs: Vec<Buffer<'_>> = (0..self.y.len())
             .map(|o| match pairs.iter().find(|pair| pair.1 == o) {
                 Some(&(i, _)) => {
-                    assert_eq!(self.x_types[i].bytes(), self.y_types[o].bytes(), "shared buffers have one size");
+                    assert_eq!(
+                        self.x_types[i].bytes(),
+                        self.y_types[o].bytes(),
+                        "shared buffers have one size"
+                    );
                     Buffer { ptr: x_pointers[i], ty: &self.y_types[o], shared: true }
                 }
                 None => Buffer { ptr: self.y[o].as_mut_ptr().cast(), ty: &self.y_types[o], shared: false },

@@ -50,7 +50,13 @@ fn gemm_flops() -> f64 {
     let (a, b) = (vec![1.0f32; N * N], vec![1.0f32; N * N]);
     let mut c = vec![0.0f32; N * N];
     let time = fastest(8, || {
-        gemm(Write::Overwrite, 1.0, Mat::new(&a, N, N), Mat::new(&b, N, N), MatMut::new(black_box(&mut c), N, N));
+        gemm(
+            Write::Overwrite,
+            1.0,
+            Mat::new(&a, N, N),
+            Mat::new(&b, N, N),
+            MatMut::new(black_box(&mut c), N, N),
+        );
     });
     2.0 * (N * N * N) as f64 / time.as_secs_f64()
 }
@@ -68,10 +74,8 @@ fn copy_bandwidth() -> f64 {
 /// The time of a node whose arithmetic is negligible.
 fn call_overhead() -> crate::Result<f64> {
     const CALLS: usize = 64;
-    let mut relu = Alone::new(&Relu {}.into(), &[Type::f32(&[16])?]).map_err(|message| Error::Bug {
-        stage: "profile",
-        faults: vec![message],
-    })?;
+    let mut relu = Alone::new(&Relu {}.into(), &[Type::f32(&[16])?])
+        .map_err(|message| Error::Bug { stage: "profile", faults: vec![message] })?;
     let run = Run { seed: 0, step: 1, learning_rate: 0.0 };
     let time = fastest(8, || (0..CALLS).for_each(|_| relu.run(&run)));
     Ok(time.as_secs_f64() / CALLS as f64)

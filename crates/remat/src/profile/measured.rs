@@ -69,8 +69,10 @@ pub fn measure(graph: &Graph, n_threads: usize, mut progress: impl FnMut(usize, 
         let sample = match known.get(&key) {
             Some(&sample) => sample,
             None => {
-                let alone = Alone::new(&node.op, &types)
-                    .map_err(|message| Error::Bug { stage: "profile", faults: vec![format!("{id}: {message}")] })?;
+                let alone = Alone::new(&node.op, &types).map_err(|message| Error::Bug {
+                    stage: "profile",
+                    faults: vec![format!("{id}: {message}")],
+                })?;
                 let sample = pool.install(|| time(alone, &types));
                 known.insert(key, sample);
                 sample

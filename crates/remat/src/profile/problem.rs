@@ -30,7 +30,8 @@ pub fn problem(graph: &Graph, seconds: &IdVec<NodeId, f64>) -> Result<PlanningPr
     let mut values = Vec::new();
     for v in graph.values.ids().filter(|&v| storage.is_root(v)) {
         index[v] = Some(remat_plan::ValueId::new(values.len()));
-        values.push(remat_plan::Value { name: graph.value_name(v), bytes: graph.values[v].ty.buffer_bytes() });
+        values
+            .push(remat_plan::Value { name: graph.value_name(v), bytes: graph.values[v].ty.buffer_bytes() });
         value_of.push(v);
     }
     let id = |v: ValueId| index[storage.root[v]].expect("every root has an index");
@@ -53,7 +54,10 @@ pub fn problem(graph: &Graph, seconds: &IdVec<NodeId, f64>) -> Result<PlanningPr
             outputs: node.outputs.iter().map(|&v| id(v)).collect(),
             recompute: def.effect() == Effect::Pure,
             consumes: def.consumes(&types).iter().map(|&(i, _)| id(node.inputs[i])).collect(),
-            reuse: shareable(graph, node).iter().map(|&(i, o)| (id(node.inputs[i]), id(node.outputs[o]))).collect(),
+            reuse: shareable(graph, node)
+                .iter()
+                .map(|&(i, o)| (id(node.inputs[i]), id(node.outputs[o])))
+                .collect(),
             module: Some(node.scope.clone()).filter(|s| !s.is_empty()),
         });
     }
@@ -72,8 +76,10 @@ pub fn problem(graph: &Graph, seconds: &IdVec<NodeId, f64>) -> Result<PlanningPr
         nodes,
         outputs,
     };
-    let problem = Problem::new(spec)
-        .map_err(|e| Error::Bug { stage: "problem", faults: e.to_string().lines().map(str::to_owned).collect() })?;
+    let problem = Problem::new(spec).map_err(|e| Error::Bug {
+        stage: "problem",
+        faults: e.to_string().lines().map(str::to_owned).collect(),
+    })?;
     Ok(PlanningProblem { problem, node_of, value_of })
 }
 

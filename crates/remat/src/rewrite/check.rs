@@ -76,7 +76,8 @@ pub fn check(original: &Graph, schedule: &Schedule) -> Vec<String> {
                 if node.op != origin.op {
                     faults.push(format!("step {at}: {id} has another op than {origin_id}"));
                 }
-                let stands_for: Vec<Option<ValueId>> = node.inputs.iter().map(|&v| live.stands_for(v)).collect();
+                let stands_for: Vec<Option<ValueId>> =
+                    node.inputs.iter().map(|&v| live.stands_for(v)).collect();
                 if !stands_for.iter().copied().eq(origin.inputs.iter().map(|&v| Some(v))) {
                     faults.push(format!(
                         "step {at}: {id} reads {:?}, standing for {stands_for:?} instead of {:?}",

@@ -128,7 +128,8 @@ struct Rewriter<'a> {
 
 impl Rewriter<'_> {
     fn run(&mut self, original: NodeId) {
-        let inputs: Vec<ValueId> = self.original.nodes[original].inputs.iter().map(|&v| self.resolve(v)).collect();
+        let inputs: Vec<ValueId> =
+            self.original.nodes[original].inputs.iter().map(|&v| self.resolve(v)).collect();
         let node = self.emit(original, inputs);
         let outputs = self.schedule.graph.nodes[node].outputs.clone();
         for (&old, new) in self.original.nodes[original].outputs.iter().zip(outputs) {

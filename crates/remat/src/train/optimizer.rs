@@ -74,7 +74,8 @@ impl Optimizer {
 
     /// The update op.
     pub fn op(&self) -> Op {
-        let adam = |weight_decay, decoupled| Adam { beta1: 0.9, beta2: 0.999, eps: 1e-8, weight_decay, decoupled };
+        let adam =
+            |weight_decay, decoupled| Adam { beta1: 0.9, beta2: 0.999, eps: 1e-8, weight_decay, decoupled };
         match self.rule {
             Rule::Sgd { momentum, weight_decay, nesterov } => Sgd { momentum, weight_decay, nesterov }.into(),
             Rule::Adam { weight_decay } => adam(weight_decay, false).into(),

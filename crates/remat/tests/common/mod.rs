@@ -47,13 +47,19 @@ fn hash(bytes: &[u8]) -> u64 {
         word[..chunk.len()].copy_from_slice(chunk);
         u64::from_ne_bytes(word)
     });
-    words.fold(bytes.len() as u64, |hash, word| (hash.rotate_left(23) ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15))
+    words.fold(bytes.len() as u64, |hash, word| {
+        (hash.rotate_left(23) ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15)
+    })
 }
 
 fn fill_batch(engine: &mut dyn Engine, step: u64) {
     let sources = engine.graph().sources.clone();
-    for source in sources.iter().filter(|s| engine.graph().values[s.value].kind == Kind::Input).collect::<Vec<_>>() {
-        Synthetic { seed: 5 }.fill(step, source, engine.bytes_mut(source.value)).expect("synthetic data never fails");
+    for source in
+        sources.iter().filter(|s| engine.graph().values[s.value].kind == Kind::Input).collect::<Vec<_>>()
+    {
+        Synthetic { seed: 5 }
+            .fill(step, source, engine.bytes_mut(source.value))
+            .expect("synthetic data never fails");
     }
 }
 
@@ -109,9 +115,15 @@ pub(crate) fn reference(of: &TrainingStep, n_threads: usize) -> Oracle {
 
 /// Runs a program, with freed memory poisoned, and holds its measured peak against the predicted one and its bits
 /// against the oracle's.
-pub(crate) fn check_run(of: &TrainingStep, oracle: &Oracle, program: &Program, n_threads: usize, context: &str) {
-    let mut engine =
-        Executor::new(program.schedule.clone(), program.layout.clone(), n_threads).expect("memory and threads");
+pub(crate) fn check_run(
+    of: &TrainingStep,
+    oracle: &Oracle,
+    program: &Program,
+    n_threads: usize,
+    context: &str,
+) {
+    let mut engine = Executor::new(program.schedule.clone(), program.layout.clone(), n_threads)
+        .expect("memory and threads");
     engine.poison = true;
     for (value, bytes) in &oracle.initial {
         engine.bytes_mut(*value).copy_from_slice(bytes);
