@@ -186,7 +186,10 @@ fn compare_finds_equal_bits_within_the_budget() {
 fn graph_prints_the_step_before_and_after_planning() {
     let folder = Folder::new();
     let before = folder.run("graph mlp", QUICK).exits(0);
-    assert!(before.stdout.starts_with("graph \"mlp\"") && !before.stdout.contains("\nfree "), "{before:?}");
+    assert!(
+        before.stdout.starts_with("graph \"mlp(batch=512,") && !before.stdout.contains("\nfree "),
+        "{before:?}"
+    );
     folder.run("graph mlp --budget 70%", QUICK).exits(0).prints(&["\nfree %", " of n"]);
     folder.run("graph mlp --format dot", QUICK).exits(0).prints(&["digraph"]);
     folder.run("graph mlp --format dot --budget 70%", QUICK).exits(0).prints(&["digraph", "recomputes"]);
@@ -228,7 +231,7 @@ fn the_process_is_hardly_larger_than_its_arena() {
         let number = |name: &str| json[name].as_u64().unwrap_or_else(|| panic!("{name} is missing: {json}"));
         let binary = std::fs::metadata(env!("CARGO_BIN_EXE_remat")).expect("the binary is there").len();
         let (resident, arena) = (number("peak_resident_bytes"), number("predicted_peak_bytes"));
-        assert!(arena > 200 << 20, "too small to show anything: {arena}");
+        assert!(arena > 128 << 20, "too small to show anything: {arena}");
         assert!(resident <= arena + binary + SLACK, "{resident} bytes resident for an arena of {arena}");
     }
 }

@@ -30,6 +30,7 @@ pub mod optimizer;
 mod panel;
 pub mod par;
 pub mod pool;
+mod product;
 pub mod raw;
 pub mod rms_norm;
 pub mod rng;

@@ -4,9 +4,7 @@
 //! sequence of vectors of 16 neighbours; step `k` adds `left[i][k · left_step] · right[k · right_step + j]` to the sum
 //! `(i, j)`. Out: the sums, written or added to six rows of the output.
 //!
-//! One kernel serves matrix products and convolutions, because only the pointers differ: a left operand whose rows are
-//! contiguous is read where it lies (step 1), and so is an image, whose receptive field is one run for every tap;
-//! a packed left operand has six neighbours in a step (step 6).
+//! The left operand is read where it lies: an image, whose receptive field is one run of channels for every tap.
 //!
 //! Invariant: a sum depends on the order of its runs and steps alone, not on which other sums share the tile; so how
 //! the output is cut into tiles changes no bit. With AVX2 the products are fused into the sums, elsewhere they are
@@ -128,8 +126,7 @@ mod avx2 {
         let whole = target.n_rows == ROWS && target.n_cols == COLS && target.col_stride == 1;
         if whole {
             for row in target.rows {
-                // SAFETY: a prefetch may name any address.
-                unsafe { _mm_prefetch::<_MM_HINT_T0>(row.cast()) };
+                _mm_prefetch::<_MM_HINT_T0>(row.cast());
             }
         }
         let mut sums: Sums = [[_mm256_setzero_ps(); COLS / LANES]; ROWS];
@@ -201,7 +198,9 @@ mod tests {
         let (n_runs, len, col_stride) = (3, 7, 2);
         let (left, right) = (random(n_runs * ROWS * len, 1), random(n_runs * len * COLS, 2));
         let steps = Steps { len, left: 1, right: COLS };
-        for (n_rows, n_cols, col_stride) in [(6, 16, 1), (6, 16, col_stride), (4, 16, 1), (6, 5, 1), (1, 1, 1)] {
+        for (n_rows, n_cols, col_stride) in
+            [(6, 16, 1), (6, 16, col_stride), (4, 16, 1), (6, 5, 1), (1, 1, 1)]
+        {
             for write in [Write::Overwrite, Write::Accumulate] {
                 let row_len = COLS * col_stride;
                 let old = random(ROWS * row_len, 3);

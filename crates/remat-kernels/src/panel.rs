@@ -1,9 +1,9 @@
-//! Packing the operands of a product into the panels that [`crate::micro`] reads.
+//! Packing the right operand of a product into the panels that [`crate::micro`] reads.
 //!
-//! A right panel holds `COLS` columns, step after step; a left panel holds `ROWS` rows, step after step. Columns and
-//! rows beyond the matrix are zeros, so the kernel needs no special case for them.
+//! In: a matrix with any strides. Out: panels of `COLS` columns each, step after step. Columns beyond the matrix are
+//! zeros, so the kernel needs no special case for them. Time O(steps · columns).
 
-use crate::micro::{COLS, ROWS};
+use crate::micro::COLS;
 use crate::simd::wide;
 
 /// Elements from one element to its neighbour along the steps of a product and across them.
@@ -13,63 +13,70 @@ pub(crate) struct Strides {
     pub(crate) across: usize,
 }
 
+/// `block[panel, k, j] = from[k · step + (panel · COLS + j) · across]` for columns below `n_cols`, else 0.
+pub(crate) fn pack_right(from: &[f32], strides: Strides, len: usize, n_cols: usize, block: &mut [f32]) {
+    if len == 0 {
+        return;
+    }
+    let (panels, rest) = (n_cols / COLS, n_cols % COLS);
+    let (whole, last) = block.split_at_mut(panels * len * COLS);
+    if strides.across == 1 {
+        copy_columns(from, strides.step, len, whole);
+    } else if strides.step == 1 {
+        for (panel, block) in whole.chunks_exact_mut(len * COLS).enumerate() {
+            transpose_columns(&from[panel * COLS * strides.across..], strides.across, block);
+        }
+    } else {
+        for (panel, block) in whole.chunks_exact_mut(len * COLS).enumerate() {
+            pack_part(&from[panel * COLS * strides.across..], strides, COLS, block);
+        }
+    }
+    if rest > 0 {
+        pack_part(&from[panels * COLS * strides.across..], strides, rest, &mut last[..len * COLS]);
+    }
+}
+
+fn pack_part(from: &[f32], strides: Strides, n_cols: usize, panel: &mut [f32]) {
+    for (k, vector) in panel.chunks_exact_mut(COLS).enumerate() {
+        vector[n_cols..].fill(0.0);
+        for (j, element) in vector[..n_cols].iter_mut().enumerate() {
+            *element = from[k * strides.step + j * strides.across];
+        }
+    }
+}
+
 wide! {
-    /// `panel[k, j] = from[k · step + j · across]` for `j < n_cols`, else 0; as many steps as the panel holds.
-    pub(crate) fn pack_right(from: &[f32], strides: Strides, n_cols: usize, panel: &mut [f32]) {
-        let (vectors, _) = panel.as_chunks_mut::<COLS>();
-        if n_cols == COLS && strides.across == 1 {
-            for (k, vector) in vectors.iter_mut().enumerate() {
-                vector.copy_from_slice(&from[k * strides.step..][..COLS]);
-            }
-        } else if n_cols == COLS && strides.step == 1 {
-            // Eight steps of every column at a time: whole lines of the source are used at once.
-            let len = vectors.len();
-            let whole = len / SQUARE * SQUARE;
-            let (blocks, _) = vectors.as_chunks_mut::<SQUARE>();
-            for (block, vectors) in blocks.iter_mut().enumerate() {
-                for half in [0, SQUARE] {
-                    let column = |j: usize| &from[(half + j) * strides.across + block * SQUARE..];
-                    let columns: [[f32; SQUARE]; SQUARE] = std::array::from_fn(|j| first_chunk(column(j)));
-                    for (vector, row) in vectors.iter_mut().zip(transposed(columns)) {
-                        vector[half..half + SQUARE].copy_from_slice(&row);
-                    }
-                }
-            }
-            for (k, vector) in vectors.iter_mut().enumerate().skip(whole) {
-                for (j, element) in vector.iter_mut().enumerate() {
-                    *element = from[k + j * strides.across];
-                }
-            }
-        } else {
-            for (k, vector) in vectors.iter_mut().enumerate() {
-                vector[n_cols..].fill(0.0);
-                for (j, element) in vector[..n_cols].iter_mut().enumerate() {
-                    *element = from[k * strides.step + j * strides.across];
-                }
+    /// Columns are neighbours. Step by step over all panels, so that every line of the source is read once.
+    fn copy_columns(from: &[f32], step: usize, len: usize, block: &mut [f32]) {
+        let (vectors, _) = block.as_chunks_mut::<COLS>();
+        let n_panels = vectors.len() / len;
+        for k in 0..len {
+            let (columns, _) = from[k * step..][..n_panels * COLS].as_chunks::<COLS>();
+            for (panel, columns) in columns.iter().enumerate() {
+                vectors[panel * len + k] = *columns;
             }
         }
     }
 }
 
 wide! {
-    /// `panel[k, i] = from[k · step + i · across]` for `i < n_rows`, else 0; as many steps as the panel holds.
-    pub(crate) fn pack_left(from: &[f32], strides: Strides, n_rows: usize, panel: &mut [f32]) {
-        // Six elements are copied as eight where there is room for it: the next step overwrites the two too many.
-        const WIDE: usize = 8;
-        let len = panel.len() / ROWS;
-        let mut k = 0;
-        if n_rows == ROWS && strides.across == 1 {
-            while (k + 1) * ROWS + (WIDE - ROWS) <= panel.len() && k * strides.step + WIDE <= from.len() {
-                let elements: [f32; WIDE] = first_chunk(&from[k * strides.step..]);
-                panel[k * ROWS..k * ROWS + WIDE].copy_from_slice(&elements);
-                k += 1;
+    /// Steps are neighbours: squares of eight columns by eight steps change places in registers.
+    fn transpose_columns(from: &[f32], across: usize, panel: &mut [f32]) {
+        let (vectors, _) = panel.as_chunks_mut::<COLS>();
+        let (squares, rest) = vectors.as_chunks_mut::<SQUARE>();
+        let n_squares = squares.len();
+        for (square, vectors) in squares.iter_mut().enumerate() {
+            for half in [0, SQUARE] {
+                let column = |j: usize| first_chunk(&from[(half + j) * across + square * SQUARE..]);
+                let rows = transposed(std::array::from_fn(column));
+                for (vector, row) in vectors.iter_mut().zip(rows) {
+                    vector[half..half + SQUARE].copy_from_slice(&row);
+                }
             }
         }
-        for k in k..len {
-            let group = &mut panel[k * ROWS..(k + 1) * ROWS];
-            group[n_rows..].fill(0.0);
-            for (i, element) in group[..n_rows].iter_mut().enumerate() {
-                *element = from[k * strides.step + i * strides.across];
+        for (k, vector) in rest.iter_mut().enumerate() {
+            for (j, element) in vector.iter_mut().enumerate() {
+                *element = from[n_squares * SQUARE + k + j * across];
             }
         }
     }
@@ -115,27 +122,26 @@ mod tests {
     use super::*;
     use crate::testing::random;
 
-    /// The definition of a panel.
-    fn want(from: &[f32], strides: Strides, n: usize, width: usize, len: usize) -> Vec<f32> {
-        let element = |k: usize, j: usize| from[k * strides.step + j * strides.across];
-        (0..len * width)
-            .map(|at| if at % width < n { element(at / width, at % width) } else { 0.0 })
-            .collect()
+    /// The definition of a panel of columns from `first` on.
+    fn want(from: &[f32], strides: Strides, first: usize, n: usize, width: usize, len: usize) -> Vec<f32> {
+        let element = |k: usize, j: usize| from[k * strides.step + (first + j) * strides.across];
+        let at = |i: usize| if first + i % width < n { element(i / width, i % width) } else { 0.0 };
+        (0..len * width).map(at).collect()
     }
 
     #[test]
     fn panels_hold_the_operand_and_zeros() {
         for len in [0, 1, 7, 8, 30] {
-            for (step, across) in [(1, 31), (40, 1), (33, 2)] {
+            for (step, across) in [(1, 31), (60, 1), (99, 2)] {
                 let strides = Strides { step, across };
-                let from = random(len.max(1) * step + COLS * across, 1);
-                for n in [1, 5, ROWS, COLS] {
-                    let mut panel = vec![f32::NAN; len * COLS];
-                    pack_right(&from, strides, n, &mut panel);
-                    assert_eq!(panel, want(&from, strides, n, COLS, len));
-                    let mut panel = vec![f32::NAN; len * ROWS];
-                    pack_left(&from, strides, n.min(ROWS), &mut panel);
-                    assert_eq!(panel, want(&from, strides, n.min(ROWS), ROWS, len));
+                let from = random(len.max(1) * step + 3 * COLS * across, 1);
+                for n in [1, 5, COLS, 2 * COLS + 3] {
+                    let n_panels = n.div_ceil(COLS);
+                    let mut block = vec![f32::NAN; n_panels * len * COLS];
+                    pack_right(&from, strides, len, n, &mut block);
+                    for (panel, got) in block.chunks_exact((len * COLS).max(1)).enumerate() {
+                        assert_eq!(got, want(&from, strides, panel * COLS, n, COLS, len));
+                    }
                 }
             }
         }

@@ -3,7 +3,9 @@
 mod common;
 
 use common::{count, network, random_problem};
-use remat_plan::{Bytes, Outcome, PLANNERS, Problem, Request, Why, check, memory_floor, simulate, solve};
+use remat_plan::{
+    Bytes, Outcome, PLANNERS, Problem, Request, Why, check, frontier, memory_floor, simulate, solve,
+};
 
 fn keep_all_peak(problem: &Problem) -> u64 {
     let outcome =
@@ -153,4 +155,23 @@ fn best_equals_exhaustive_search_on_tiny_graphs_and_no_bound_exceeds_the_optimum
         }
     }
     assert!(n_answers as u64 > 3 * n_graphs, "the oracle answered only {n_answers} times");
+}
+
+#[test]
+fn the_frontier_is_monotone_and_every_point_is_checked() {
+    let problem = network(5, 10);
+    for planner in ["mu-two", "sqrt", "chain-dp"] {
+        let points = frontier(&problem, planner, 21, &Request::new(Bytes(0))).unwrap();
+        assert_eq!(points.len(), 21);
+        let mut last_cost = f64::INFINITY;
+        for point in &points {
+            let Some(plan) = &point.plan else { continue };
+            assert_eq!(check(&problem, plan), [], "{planner} at {}", point.budget);
+            assert_eq!(plan.budget_bytes, point.budget);
+            assert!(plan.cost <= last_cost, "{planner} at {}", point.budget);
+            last_cost = plan.cost;
+        }
+        let last = points[20].plan.as_ref().expect("keeping everything fits");
+        assert_eq!(last.cost, problem.base_cost(), "{planner}");
+    }
 }

@@ -9,6 +9,7 @@ use crate::profile::{self, Machine, PlanningProblem};
 use crate::rewrite::{self, Schedule};
 use crate::train::Optimizer;
 use remat_plan::{Bytes, Floor, Outcome, Plan, Request, memory_floor, solve};
+use std::time::Instant;
 
 /// Where the planner's costs come from.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -129,7 +130,10 @@ pub fn compile(prepared: &Prepared, planner: &str, request: &Request) -> Result<
     let budget = request.budget;
     let mut lowest: Option<Bytes> = None;
     let mut attempt = request.clone();
+    let begin = Instant::now();
     for _ in 0..MAX_ATTEMPTS {
+        // All attempts share one limit.
+        attempt.time_limit = request.time_limit.map(|limit| limit.saturating_sub(begin.elapsed()));
         match solve(&problem.problem, planner, &attempt)? {
             Outcome::Optimal(plan) | Outcome::Feasible(plan, _) => {
                 let program = program(&step.graph, problem, &plan, budget)?;

@@ -107,7 +107,7 @@ fn random_model(seed: u64) -> remat::Result<Graph> {
 #[test]
 fn every_plan_of_every_random_model_keeps_the_promises() {
     let mut n_recomputing = 0;
-    for seed in 0..40 {
+    for seed in 0..120 {
         let forward = random_model(seed).expect("a valid model");
         let optimizer = if seed % 2 == 0 { Optimizer::sgd(1e-2) } else { Optimizer::adamw(1e-2) };
         let prepared =
@@ -131,5 +131,5 @@ fn every_plan_of_every_random_model_keeps_the_promises() {
             }
         }
     }
-    assert!(n_recomputing > 100, "only {n_recomputing} plans recomputed anything");
+    assert!(n_recomputing > 150, "only {n_recomputing} plans recomputed anything");
 }

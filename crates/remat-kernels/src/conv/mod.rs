@@ -1,9 +1,11 @@
 //! Two-dimensional convolution, forward and both gradients; images are NHWC, weights OHWI.
 //!
-//! In: `x: [n, h, w, c]`, `weight: [o, kh, kw, c / groups]`. Out: `y: [n, out_h, out_w, o]`. Three ways:
+//! In: `x: [n, h, w, c]`, `weight: [o, kh, kw, c / groups]`. Out: `y: [n, out_h, out_w, o]`. Four ways:
 //!
 //! * a 1×1 kernel with stride 1 and no padding is a matrix product on the buffers as they are;
 //! * a depthwise convolution (one channel per group) is a direct loop over the channels, see `depthwise`;
+//! * a larger kernel with enough channels reads the image through pointers (`indirect`), without workspace; its weight
+//!   gradient is computed like everything else;
 //! * everything else copies the receptive fields of a piece of output rows into the workspace (`patches`), one row
 //!   of `kh · kw · c / groups` for every output position, and multiplies. Pieces are as large as `PIECE` allows,
 //!   and at least one row of the output.
@@ -30,6 +32,10 @@ const PIECE: usize = 1 << 20;
 /// Channels of a group from which on runs of channels and panels of channels are long enough.
 const MIN_CHANNELS: usize = 16;
 
+/// Packing the weights must pay: with fewer output positions than this (the 7² layers at a small batch) patches are
+/// faster.
+const MIN_POSITIONS: usize = 512;
+
 /// The ways to compute a convolution.
 enum Way {
     Pointwise(LinearShape),
@@ -45,7 +51,10 @@ fn way(shape: &ConvShape) -> Way {
         Way::Pointwise(LinearShape { rows, inputs: shape.c, outputs: shape.o })
     } else if shape.groups > 1 && shape.groups == shape.c && shape.groups == shape.o {
         Way::Depthwise
-    } else if shape.c / shape.groups >= MIN_CHANNELS && shape.o / shape.groups >= MIN_CHANNELS {
+    } else if shape.kh * shape.kw > 1
+        && (shape.c / shape.groups).min(shape.o / shape.groups) >= MIN_CHANNELS
+        && shape.n * shape.out_h() * shape.out_w() >= MIN_POSITIONS
+    {
         Way::Indirect
     } else {
         Way::Patches
@@ -72,19 +81,15 @@ fn patch_workspace(shape: &ConvShape) -> usize {
 /// Elements of workspace that [`conv`] needs.
 pub fn conv_workspace(shape: &ConvShape) -> usize {
     match way(shape) {
-        Way::Pointwise(_) => 0,
+        Way::Pointwise(_) | Way::Indirect => 0,
         Way::Depthwise => depthwise::weight_workspace(shape),
-        Way::Indirect => indirect::workspace(shape, Direction::Forward),
         Way::Patches => patch_workspace(shape),
     }
 }
 
 /// Elements of workspace that [`conv_grad_input`] needs.
 pub fn conv_grad_input_workspace(shape: &ConvShape) -> usize {
-    match way(shape) {
-        Way::Indirect => indirect::workspace(shape, Direction::InputGradient),
-        _ => conv_workspace(shape),
-    }
+    conv_workspace(shape)
 }
 
 /// Elements of workspace that [`conv_grad_weight`] needs.
@@ -113,7 +118,7 @@ pub fn conv(
     }
     let write = start_from_bias(bias, y);
     if let Way::Indirect = way(shape) {
-        return indirect::run(shape, Direction::Forward, x, weight, write, y, workspace);
+        return indirect::run(shape, Direction::Forward, x, weight, write, y);
     }
     let group = Group::of(shape);
     for piece in pieces(shape) {
@@ -152,7 +157,7 @@ pub fn conv_transpose(
         }
         Way::Depthwise => return depthwise::grad_input(shape, dy, weight, write, dx, workspace),
         Way::Indirect => {
-            return indirect::run(shape, Direction::InputGradient, dy, weight, write, dx, workspace);
+            return indirect::run(shape, Direction::InputGradient, dy, weight, write, dx);
         }
         Way::Patches => {}
     }

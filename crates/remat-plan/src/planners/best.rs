@@ -1,14 +1,16 @@
 //! The default: a portfolio that starts from the fast planners and improves their plan by local search.
 //!
-//! Tiny graphs are searched completely. Otherwise in stages, each within a share of the limits: (1) `mu-two`, `chain-dp` and `eviction`, with the problem's order and with eager
-//! updates; (2) the one-cut lower bound with branch and bound; (3) local search in two streams, which first go on from
-//! their own best plan and later from the common one, until the limits are reached or the cost meets the bound.
-//! The best plan so far is returned when time runs out, so the planner is anytime; with a limit on work alone it
-//! is deterministic, whatever the number of processors.
+//! Tiny graphs are searched completely. Otherwise in stages, each within a share of the limits: (1) `mu-two`, `chain-dp`
+//! and `eviction`, with the problem's order and with eager updates; (2) the one-cut lower bound with branch and bound,
+//! whose choice of what to keep is nearly a plan and one more start; (3) local search in two streams, which first go on
+//! from their own best plan and later from the common one, until the limits are reached or the cost meets the
+//! bound. The best plan so far is returned when time runs out, so the planner is anytime; with a limit on work
+//! alone it is deterministic, whatever the number of processors.
 
 use crate::ids::NodeId;
 use crate::outcome::{Outcome, StopReason, Why};
 use crate::planners::flat::Flat;
+use crate::planners::gaps::{Gap, keep_all};
 use crate::planners::limits::Limits;
 use crate::planners::one_cut::Cuts;
 use crate::planners::search::{self, Found};
@@ -63,7 +65,17 @@ pub(crate) fn plan(problem: &Problem, request: &Request) -> Outcome {
         return no_plan(problem, best.measure.peak, &cuts);
     }
     if extra(&best).is_finite() {
-        bound = limits.within(SHARE_OF_BRANCHING, |part| cuts.branched_bound(extra(&best), part));
+        let branched = limits.within(SHARE_OF_BRANCHING, |part| cuts.branched_bound(extra(&best), part));
+        bound = branched.0;
+        for (at, dropped) in branched.1 {
+            let gaps = dropped_at(&flat, at as u32, &dropped);
+            let found = limits.within(SHARE_OF_STARTS, |part| mu_two::greedy_from(&flat, budget, gaps, part));
+            if let Some(found) = found.map(|(computes, _)| Found::new(&flat, computes))
+                && found.is_better_than(&best, budget)
+            {
+                best = found;
+            }
+        }
     }
     let target = base_cost + bound;
     let streams = vec![best, alternative(&starts, budget).clone()];
@@ -91,6 +103,19 @@ fn starts(problem: &Problem, here: &Flat, budget: i64, seed: u64, limits: &mut L
         a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)).then(a.2.cmp(&b.2))
     });
     starts
+}
+
+/// Drops the given values in their gap at node `at`, and keeps everything else.
+fn dropped_at(flat: &Flat, at: u32, dropped: &[u32]) -> Vec<Gap> {
+    let mut gaps = keep_all(flat);
+    for &v in dropped.iter().filter(|&&v| !flat.lasting[v as usize]) {
+        let reads = flat.readers.get(v as usize);
+        let next = reads.partition_point(|&reader| reader < at);
+        if next < reads.len() && flat.producer[v as usize] < at {
+            gaps[flat.readers.range(v as usize).start + next] = Gap::Share;
+        }
+    }
+    gaps
 }
 
 /// The start of the second stream: the cheapest other plan that is not far above the budget. The search repairs a small

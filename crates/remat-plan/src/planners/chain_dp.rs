@@ -6,7 +6,7 @@
 //! - run s and keep all its values until B(s), and process s+1..=t with what is left of m; or
 //! - run s..j-1 keeping only what crosses into j, process j..=t with the rest, and then process s..=j-1 with m.
 //!
-//! The table over (s, t, m) holds the least cost of forward runs. Its sizes are estimates, so the plans for all m are
+//! The table over (s, t, m) holds the least cost of forward runs. Its sizes are estimates, so plans for several m are
 //! made and measured exactly, and the cheapest one within the budget is taken. Time O(L^3 M) for L segments and M
 //! sizes of memory, both bounded. Sources: Griewank and Walther, Revolve, 2000; Beaumont et al., Rotor, 2019.
 
@@ -56,18 +56,27 @@ fn in_order(problem: &Problem, flat: &Flat, budget: i64) -> (Vec<u32>, Measure) 
             continue;
         }
         let table = Table::fill(&chain.segments);
-        let mut previous = Vec::new();
-        for size in (0..=SIZES).rev() {
-            let Some(mut computes) = chain.computes(flat, &table, size) else { break };
+        let mut offer = |size: usize| {
+            // Less than the table needs: look among the larger sizes.
+            let Some(mut computes) = chain.computes(flat, &table, size) else { return true };
             flat.prune(&mut computes);
-            if computes == previous || !flat.is_valid(&computes) {
-                continue;
+            if !flat.is_valid(&computes) {
+                return false;
             }
             let measure = flat.measure(&computes, &mut scratch);
             if measure.rank(budget) < best.1.rank(budget) {
-                best = (computes.clone(), measure);
+                best = (computes, measure);
             }
-            previous = computes;
+            measure.peak <= budget
+        };
+        // The largest size whose plan fits: by bisection, and a few above it, since the true peak is not quite monotone.
+        let (mut fits, mut too_large) = (0, SIZES + 1);
+        while too_large - fits > 1 {
+            let middle = (fits + too_large) / 2;
+            if offer(middle) { fits = middle } else { too_large = middle }
+        }
+        for size in fits + 1..(fits + 6).min(SIZES + 1) {
+            offer(size);
         }
     }
     best

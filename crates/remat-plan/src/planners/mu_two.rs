@@ -41,15 +41,19 @@ pub(crate) fn plan(problem: &Problem, request: &Request) -> Outcome {
     }
 }
 
-/// The first schedule within the budget, or the one with the lowest peak when greedy runs dry.
-pub(crate) fn greedy(flat: &Flat, budget: i64) -> (Vec<u32>, Measure) {
-    greedy_from(flat, budget, keep_all(flat))
+/// The first schedule within the budget, or the one with the lowest peak when greedy runs dry or a limit is reached.
+pub(crate) fn greedy(flat: &Flat, budget: i64, limits: &mut Limits) -> (Vec<u32>, Measure) {
+    greedy_from(flat, budget, keep_all(flat), limits)
         .expect("a schedule without recomputes needs no overwritten state")
 }
 
-/// Drops further gaps, from the given decisions on, until the schedule is within the budget or greedy runs dry; then
-/// takes back the decisions that later ones made superfluous. Nothing when the given decisions have no schedule.
-pub(crate) fn greedy_from(flat: &Flat, budget: i64, mut gaps: Vec<Gap>) -> Option<(Vec<u32>, Measure)> {
+/// The same from given decisions on; nothing when these have no schedule.
+pub(crate) fn greedy_from(
+    flat: &Flat,
+    budget: i64,
+    mut gaps: Vec<Gap>,
+    limits: &mut Limits,
+) -> Option<(Vec<u32>, Measure)> {
     let mut scratch = Vec::new();
     let mut now = schedule(flat, &gaps)?;
     let mut measure = flat.measure(&now.computes, &mut scratch);
@@ -68,7 +72,9 @@ pub(crate) fn greedy_from(flat: &Flat, budget: i64, mut gaps: Vec<Gap>) -> Optio
         candidates.sort_by(|a, b| b.ratio.total_cmp(&a.ratio).then(a.gap.cmp(&b.gap)));
         let mut excess = measure.peak - budget;
         let mut undo: Vec<(usize, Gap)> = Vec::new();
-        for candidate in candidates.iter().take(batch) {
+        // Decisions of one batch do not see each other's chains, so a batch is a small part of the candidates.
+        let most = batch.min(candidates.len() / 32).max(1);
+        for candidate in candidates.iter().take(most) {
             undo.push((candidate.gap, gaps[candidate.gap]));
             gaps[candidate.gap] = if gaps[candidate.gap] == Gap::Keep { Gap::Share } else { Gap::Drop };
             excess -= candidate.bytes;
@@ -107,7 +113,7 @@ pub(crate) fn greedy_from(flat: &Flat, budget: i64, mut gaps: Vec<Gap>) -> Optio
     let mut computes = now.computes;
     flat.prune(&mut computes);
     let measure = flat.measure(&computes, &mut scratch);
-    (computes, measure)
+    Some((computes, measure))
 }
 
 /// Keeps dropped gaps again, the dearest recomputes first, where the budget allows it and it saves cost.

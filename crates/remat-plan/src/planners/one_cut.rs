@@ -86,6 +86,8 @@ pub(crate) struct Cut<'a> {
     /// Costs of running nodes again, as edges to the sink.
     cost_edges: Vec<(usize, u32, f64)>,
     tolerance: f64,
+    /// The cheapest choice met so far that fits: its cost and what it drops.
+    fitting: Option<(f64, Vec<u32>)>,
 }
 
 /// Vertices: source, sink, then the values, then the nodes.
@@ -127,6 +129,7 @@ impl<'a> Cut<'a> {
             values: Vec::new(),
             cost_edges: Vec::new(),
             tolerance: 0.0,
+            fitting: None,
         };
 
         // Everything that is needed after the cut, starting from the descendants and the outputs of the problem.
@@ -241,6 +244,7 @@ impl<'a> Cut<'a> {
         // Two lines cost + price * (bytes - room): one that rises with the price and one that falls.
         let mut rising = self.choose(0.0, limits)?;
         *best = rising.value;
+        self.note_fitting(&rising, room);
         if rising.value.is_infinite() || rising.bytes <= room {
             return None;
         }
@@ -258,6 +262,7 @@ impl<'a> Cut<'a> {
                 break;
             }
             let next = self.choose(price, limits)?;
+            self.note_fitting(&next, room);
             *best = best.max(next.value - price * room);
             let line = rising.cost + price * (rising.bytes - room);
             let improves =
@@ -273,6 +278,16 @@ impl<'a> Cut<'a> {
         }
         let branch = rising.kept.iter().copied().filter(|v| falling.kept.binary_search(v).is_err());
         branch.max_by(|&a, &b| self.bytes(a).total_cmp(&self.bytes(b)).then(b.cmp(&a)))
+    }
+
+    /// Remembers a choice that fits, if it is the cheapest so far.
+    fn note_fitting(&mut self, choice: &Choice, room: f64) {
+        if choice.bytes > room || self.fitting.as_ref().is_some_and(|known| known.0 <= choice.cost) {
+            return;
+        }
+        let is_dropped =
+            |v: &u32| self.fate[*v as usize] != Fate::Keep && choice.kept.binary_search(v).is_err();
+        self.fitting = Some((choice.cost, self.values.iter().copied().filter(is_dropped).collect()));
     }
 
     /// The bound without branching.
@@ -385,8 +400,10 @@ impl<'a> Cuts<'a> {
     }
 
     /// The best bound by branching on the most promising cuts, at most `target`: a plan of that extra cost is known.
-    pub(crate) fn branched_bound(&self, target: f64, limits: &mut Limits) -> f64 {
+    /// Beside it the best choice met at each of these cuts, as the node and the values that are dropped there.
+    pub(crate) fn branched_bound(&self, target: f64, limits: &mut Limits) -> (f64, Vec<(usize, Vec<u32>)>) {
         let mut best = self.relaxed_bound();
+        let mut choices = Vec::new();
         for &(relaxed, at) in self.ranked.iter().take(6) {
             // A cut whose relaxed bound is far below cannot overtake by branching.
             if best >= target || relaxed < 0.9 * self.relaxed_bound() {
@@ -394,11 +411,12 @@ impl<'a> Cuts<'a> {
             }
             let Some(mut cut) = self.cut(at) else { break };
             best = best.max(cut.branch_and_bound(target, &mut limits.part(0.4)));
+            choices.extend(cut.fitting.map(|(_, dropped)| (at, dropped)));
             if !limits.spend(0.0) {
                 break;
             }
         }
-        round_up(self.flat, best).min(target)
+        (round_up(self.flat, best).min(target), choices)
     }
 }
 

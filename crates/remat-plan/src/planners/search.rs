@@ -127,6 +127,7 @@ impl<'a> Search<'a> {
             self.tape.load(&computes);
             self.best.computes = computes;
         }
+        let moves_per_note = n_slots / 1000 + 1;
         let start = self.unit * TEMPERATURES[round % 4] * (0.5 + self.random.unit());
         let end = self.unit * LAST_TEMPERATURE;
         for i in 0..n_moves {
@@ -144,7 +145,12 @@ impl<'a> Search<'a> {
                 self.tape.adjust_weights(1.2, 0.97);
             }
             self.step(start * (end / start).powf(i as f64 / n_moves as f64));
+            // Copying the sequence takes as long as many moves, so it is not done after each of them.
+            if i % moves_per_note == 0 {
+                self.note();
+            }
         }
+        self.note();
         // Above the budget the lowest peak is what counts.
         if self.best.measure.peak > self.budget {
             let now = Found::new(self.tape.flat, self.tape.computes());
@@ -171,7 +177,6 @@ impl<'a> Search<'a> {
             let delta = effect.cost + self.price * effect.penalty;
             if delta <= 0.0 || delta <= -temperature * self.random.unit().ln() {
                 self.tape.apply(&change);
-                self.note();
             }
         }
         self.change = change;

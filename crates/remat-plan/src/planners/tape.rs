@@ -7,8 +7,9 @@
 //! the difference is empty, which is usually soon. Recomputes that nobody needs any more are met on the way and
 //! deleted.
 //!
-//! Invariant: the sequence is valid (every read value is made before, nothing overwritten is read). A change that would break validity is recognised in the walk: a value
-//! would have to be live before the first slot, or after its overwriting.
+//! Invariant: the sequence is valid (every read value is made before, nothing overwritten is read). A change that
+//! would break validity is recognised in the walk: a value would have to be live before the first slot, or after its
+//! overwriting.
 //!
 //! Time of a change: O(bit set + slots up to where the difference vanishes).
 
