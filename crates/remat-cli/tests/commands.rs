@@ -224,8 +224,8 @@ fn limits_of_planning_are_read() {
 fn the_process_is_hardly_larger_than_its_arena() {
     const SLACK: u64 = 64 << 20;
     let folder = Folder::new();
-    let model = ["--batch", "4", "--image", "160", "--effort", "0.001"];
-    for budget in ["100%", "70%"] {
+    let model = ["--batch", "8", "--image", "160", "--effort", "0.001"];
+    for budget in ["100%", "85%"] {
         let words = format!("train resnet18 --steps 2 --json --budget {budget}");
         let json = folder.run(&words, &model).exits(0).json("remat.train/1");
         let number = |name: &str| json[name].as_u64().unwrap_or_else(|| panic!("{name} is missing: {json}"));
