@@ -24,12 +24,17 @@ fn read(path: &Path) -> Result<String> {
     fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))
 }
 
-/// Replaces a file, whole or not at all.
+/// Replaces a file of text, whole or not at all.
 pub(crate) fn write(path: &Path, text: &str) -> Result<()> {
+    write_bytes(path, text.as_bytes())
+}
+
+/// Replaces a file, whole or not at all.
+pub(crate) fn write_bytes(path: &Path, bytes: &[u8]) -> Result<()> {
     let temporary = beside(path);
     let written = create(&temporary)
         .and_then(|mut file| {
-            file.write_all(text.as_bytes())?;
+            file.write_all(bytes)?;
             file.sync_all()
         })
         .and_then(|()| fs::rename(&temporary, path));

@@ -4,17 +4,25 @@
 //! command, which makes a report; [`output`] prints a report as text or as JSON.
 //!
 //! Data goes to stdout, everything else to stderr. Exit code 0: done. 1: the command ran, and the answer is no (a
-//! budget cannot be met, bits differ, a plan is wrong). 2: misuse, bad input or a failure.
+//! budget cannot be met, bits differ, a plan is wrong). 2: misuse, bad input or a failure. 130: stopped by a signal.
 
 mod chart;
 mod command;
+mod draw;
+mod environment;
 mod files;
 mod flags;
+mod folder;
 mod format;
+mod loss_log;
 mod memory;
 mod output;
+mod page;
+mod prices;
 mod progress;
+mod sweep;
 mod target;
+mod training;
 
 use clap::Parser;
 use command::Command;
@@ -25,7 +33,8 @@ use std::process::ExitCode;
 #[derive(Debug, Parser)]
 #[command(name = "remat", version, propagate_version = true, max_term_width = 110)]
 #[command(
-    after_help = "Exit codes: 0 done, 1 the answer is no (does not fit, not equal, not valid), 2 bad input or failure."
+    after_help = "Exit codes: 0 done, 1 the answer is no (does not fit, not equal, not valid), 2 bad input or failure, \
+130 stopped by a signal."
 )]
 struct Cli {
     /// Print one JSON document with a `schema` field instead of text.
@@ -42,6 +51,8 @@ enum Answer {
     Yes,
     /// The command did its work, and the answer is no.
     No,
+    /// The user stopped the command, and it ended in order.
+    Stopped,
 }
 
 impl Answer {
@@ -64,6 +75,7 @@ fn main() -> ExitCode {
     match ran {
         Ok(Ok(Answer::Yes)) => ExitCode::SUCCESS,
         Ok(Ok(Answer::No)) => ExitCode::from(1),
+        Ok(Ok(Answer::Stopped)) => ExitCode::from(training::STOPPED),
         Ok(Err(error)) => {
             // What was printed before the failure still reaches its reader; a second failure adds nothing.
             let _ = out.flush();

@@ -18,6 +18,20 @@ pub(crate) trait Report: Serialize {
     fn text(&self, paint: Paint) -> String;
 }
 
+/// A report as one JSON document with its schema.
+pub(crate) fn json<R: Report>(report: &R) -> Result<String> {
+    #[derive(Serialize)]
+    struct Document<'a, R> {
+        schema: &'static str,
+        #[serde(flatten)]
+        report: &'a R,
+    }
+    let mut text = serde_json::to_string_pretty(&Document { schema: R::SCHEMA, report })
+        .context("writing the report as JSON")?;
+    text.push('\n');
+    Ok(text)
+}
+
 /// Stdout in the form that was asked for.
 #[derive(Debug)]
 pub(crate) struct Output {
@@ -47,16 +61,7 @@ impl Output {
         if !self.is_json {
             return self.text(&report.text(Paint::stdout()));
         }
-        #[derive(Serialize)]
-        struct Document<'a, R> {
-            schema: &'static str,
-            #[serde(flatten)]
-            report: &'a R,
-        }
-        let mut json = serde_json::to_string_pretty(&Document { schema: R::SCHEMA, report })
-            .context("writing the report as JSON")?;
-        json.push('\n');
-        self.text(&json)
+        self.text(&json(report)?)
     }
 
     /// Prints text as it is.

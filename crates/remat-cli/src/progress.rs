@@ -17,6 +17,19 @@ impl Progress {
         Progress { bar }
     }
 
+    /// A bar that also says how long the rest will take, for work whose pieces take equally long.
+    pub(crate) fn with_end(what: &'static str, length: usize) -> Progress {
+        let bar = Progress::new(what, length);
+        let style = ProgressStyle::with_template("{msg} [{bar:30}] {pos}/{len} {elapsed}, {eta} left");
+        bar.bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("=> "));
+        bar
+    }
+
+    /// Says what goes on, beside the bar.
+    pub(crate) fn say(&self, message: String) {
+        self.bar.set_message(message);
+    }
+
     /// Shows that `done` of `length` pieces are done.
     pub(crate) fn set(&self, done: usize, length: usize) {
         self.bar.set_length(length as u64);

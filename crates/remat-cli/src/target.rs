@@ -7,7 +7,7 @@ use crate::files;
 use crate::flags::{CostKind, PlannerFlags, StepFlags, model_parser};
 use anyhow::{Result, bail};
 use clap::Args;
-use remat::pipeline::{Fit, Prepared, Refusal, compile};
+use remat::pipeline::{Fit, Prepared, Program, Refusal, compile};
 use remat_plan::{Bytes, Floor, Outcome, Plan, Problem, Request, Status, memory_floor, solve};
 use std::path::PathBuf;
 
@@ -40,14 +40,14 @@ pub(crate) enum Target {
 }
 
 /// A planner's answer for one budget.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Planned {
     /// A checked plan.
     Fits {
         /// The plan.
         plan: Plan,
-        /// Peak with everything at its address, for a model.
-        arena: Option<Bytes>,
+        /// The plan carried out and laid out, for a model.
+        program: Option<Box<Program>>,
     },
     /// No plan was found.
     Refused(Refusal),
@@ -106,17 +106,18 @@ impl Target {
         let planner = &flags.planner;
         match self {
             Target::Model(prepared) => Ok(match compile(prepared, planner, &request)? {
-                Fit::Fits(program) => Planned::Fits { arena: Some(program.peak()), plan: program.plan },
+                Fit::Fits(program) => Planned::Fits { plan: program.plan.clone(), program: Some(program) },
                 Fit::Refused(refusal) => Planned::Refused(refusal),
             }),
             Target::File { problem, floor, .. } => Ok(match solve(problem, planner, &request)? {
-                Outcome::Optimal(plan) | Outcome::Feasible(plan, _) => Planned::Fits { plan, arena: None },
-                Outcome::Infeasible { lowest_peak, .. } => Planned::Refused(Refusal {
+                Outcome::Optimal(plan) | Outcome::Feasible(plan, _) => Planned::Fits { plan, program: None },
+                Outcome::Infeasible { lowest_peak, why } => Planned::Refused(Refusal {
                     budget,
                     planner: planner.clone(),
                     lowest_peak,
                     floor: floor.bytes,
                     floor_node: floor.node_name.clone(),
+                    why: Some(why),
                 }),
             }),
         }

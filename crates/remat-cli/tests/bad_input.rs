@@ -154,11 +154,19 @@ fn files_that_cannot_be_written_are_refused_before_the_work_and_nothing_is_left(
     let folder = Folder::new();
     folder.write("p.json", PROBLEM);
     std::fs::create_dir(folder.path("taken")).unwrap();
-    for path in ["none/plan.json", "taken", "p.json/plan.json"] {
+    std::fs::create_dir(folder.path("taken.json")).unwrap();
+    for path in ["none/plan.json", "taken.json", "p.json/plan.json"] {
         folder.run("plan --problem p.json --budget 1GiB --out", &[path]).complains(&["writing", path]);
         folder.run("train mlp --steps 1 --save", &[path]).complains(&["writing", path]);
     }
-    assert_eq!(folder.names(), ["p.json", "taken"]);
+    folder.run("train mlp --steps 1 --save", &["taken"]).complains(&["writing", "taken"]);
+    // A name without an ending is a folder of results.
+    folder.write("file", "");
+    folder
+        .run("plan --problem p.json --budget 1GiB --out", &["file"])
+        .complains(&["making the folder", "file"]);
+    folder.run("profile mlp --out", &["file/inside"]).complains(&["making the folder", "file/inside"]);
+    assert_eq!(folder.names(), ["file", "p.json", "taken", "taken.json"]);
     assert_eq!(folder.read("p.json"), PROBLEM);
 }
 

@@ -28,7 +28,7 @@ fn profile_says_where_time_and_memory_go() {
         "linear",
     ]);
     let json =
-        folder.run("profile mlp --json --cost analytic --top 3", SMALL).exits(0).json("remat.profile/1");
+        folder.run("profile mlp --json --cost analytic --top 3", SMALL).exits(0).json("remat.profile/2");
     assert_eq!(json["slowest"].as_array().unwrap().len(), 3);
     assert_eq!(json["cost"], "analytic");
     let by_kind = json["peak"]["by_kind_bytes"].as_object().unwrap();

@@ -96,6 +96,7 @@ fn help_and_version_are_data() {
         "profile",
         "plan",
         "explain",
+        "frontier",
         "train",
         "compare",
         "check",

@@ -6,16 +6,19 @@
 
 use std::ops::Range;
 
-use crate::elementwise::{BLOCK, map};
+use crate::elementwise::map;
 use crate::par;
 use crate::raw::{Dst, Src};
 use crate::rows::{column_moments, column_moments_workspace};
 use crate::simd::wide;
 
-/// Channels whose constants are computed once for the rows of a task.
-const CHANNELS: usize = 256;
+/// Channels whose constants are computed once for the rows of a task: as many as fit in the first-level cache, because
+/// longer runs of neighbours stream better.
+const CHANNELS: usize = 1024;
+/// Channels that are read, computed and written together.
+const BLOCK: usize = 16;
 /// Elements per task: more than elsewhere, to pay for the constants.
-const ELEMENTS_PER_TASK: usize = 1 << 16;
+const ELEMENTS_PER_TASK: usize = 1 << 17;
 
 /// Elements of workspace that [`stats`] and [`grad`] need.
 pub fn workspace(rows: usize, channels: usize) -> usize {
@@ -27,7 +30,7 @@ pub fn stats(x: Src<'_>, mean: &mut [f32], var: &mut [f32], workspace: &mut [f32
     let channels = mean.len();
     assert_eq!(var.len(), channels, "one variance for every mean");
     let n_rows = (x.len() / channels.max(1)) as f64;
-    let moments = column_moments(x, x, channels, |_| (0.0, 1.0), workspace);
+    let moments = column_moments(x, None, channels, workspace);
     for c in 0..channels {
         let average = moments.sum[c] / n_rows;
         mean[c] = average as f32;
@@ -39,6 +42,11 @@ pub fn stats(x: Src<'_>, mean: &mut [f32], var: &mut [f32], workspace: &mut [f32
 pub fn apply(x: Src<'_>, mean: &[f32], var: &[f32], weight: &[f32], bias: &[f32], eps: f32, y: Dst<'_>) {
     let constants = |c: usize| [mean[c], weight[c] * inverse_deviation(var[c], eps), bias[c]];
     map_channels([x], y, mean.len(), constants, |[x], [mean, scale, bias]| (x - mean) * scale + bias);
+}
+
+/// What [`apply`] multiplies the centred elements of each channel with: `weight / sqrt(var + eps)`.
+pub fn scales(var: Src<'_>, weight: Src<'_>, eps: f32, scales: &mut [f32]) {
+    map([var, weight], scales.into(), move |[var, weight]: [f32; 2]| weight * inverse_deviation(var, eps));
 }
 
 /// Gradients of [`apply`] after [`stats`], the batch statistics being functions of `x` too.
@@ -60,7 +68,7 @@ pub fn grad(
 ) {
     let channels = mean.len();
     let inverse_rows = channels as f32 / x.len() as f32;
-    let moments = column_moments(dy, x, channels, |_| (0.0, 1.0), workspace);
+    let moments = column_moments(dy, Some(x), channels, workspace);
     for c in 0..channels {
         let centred = moments.moment[c] - f64::from(mean[c]) * moments.sum[c];
         dbias[c] = moments.sum[c] as f32;
@@ -84,14 +92,14 @@ pub fn running_update(old: Src<'_>, batch: Src<'_>, momentum: f32, correction: f
     });
 }
 
-fn inverse_deviation(var: f32, eps: f32) -> f32 {
+pub(crate) fn inverse_deviation(var: f32, eps: f32) -> f32 {
     (1.0 / (f64::from(var) + f64::from(eps)).sqrt()) as f32
 }
 
 /// `y[r, c] = f(inputs[r, c], constants(c))`; `y` may be one of the inputs.
 ///
 /// Rows of few channels are handled several at a time, as one long row in which the constants repeat.
-fn map_channels<const N: usize, const K: usize>(
+pub(crate) fn map_channels<const N: usize, const K: usize>(
     inputs: [Src<'_>; N],
     y: Dst<'_>,
     channels: usize,
@@ -103,10 +111,9 @@ fn map_channels<const N: usize, const K: usize>(
     }
     let channels = channels.max(1);
     let row_len = channels * (CHANNELS / channels).max(1);
-    let constants = |i: usize| constants(i % channels);
     let rows_per_task = (ELEMENTS_PER_TASK / row_len).max(1);
     par::for_each_range(y.len(), rows_per_task * row_len, |range| {
-        map_channels_of(inputs, y, row_len, range, constants, f);
+        map_channels_of(inputs, y, channels, row_len, range, constants, f);
     });
 }
 
@@ -114,6 +121,7 @@ wide! {
     fn map_channels_of[const N: usize, const K: usize, C: Fn(usize) -> [f32; K], F: Fn([f32; N], [f32; K]) -> f32](
         inputs: [Src<'_>; N],
         y: Dst<'_>,
+        channels: usize,
         row_len: usize,
         range: Range<usize>,
         constants: C,
@@ -121,10 +129,14 @@ wide! {
     ) {
         for first in (0..row_len).step_by(CHANNELS) {
             let mut table = [[0.0; CHANNELS]; K];
-            for i in 0..CHANNELS.min(row_len - first) {
+            let width = CHANNELS.min(row_len - first);
+            for i in 0..width.min(channels) {
                 for (column, constant) in table.iter_mut().zip(constants(first + i)) {
                     column[i] = constant;
                 }
+            }
+            for repeat in (channels..width).step_by(channels) {
+                table.iter_mut().for_each(|column| column.copy_within(..channels, repeat));
             }
             for row_start in range.clone().step_by(row_len) {
                 let row_end = range.end.min(row_start + row_len);
@@ -132,44 +144,46 @@ wide! {
                 let width = CHANNELS.min(row_end.saturating_sub(at));
                 let whole = width / BLOCK * BLOCK;
                 for i in (0..whole).step_by(BLOCK) {
-                    map_channel_block(inputs, y, at, i, BLOCK, &table, &f);
+                    map_channel_block::<N, K, BLOCK>(inputs, y, at, i, &table, &f);
                 }
-                if whole < width {
-                    map_channel_block(inputs, y, at, whole, width - whole, &table, &f);
+                for i in whole..width {
+                    map_channel_block::<N, K, 1>(inputs, y, at, i, &table, &f);
                 }
             }
         }
     }
 }
 
-/// Inlined twice, so that `width` is a constant for whole blocks.
+/// `W` channels of a row, the first of which stands at `first` in the table of constants.
 #[inline(always)]
-fn map_channel_block<const N: usize, const K: usize>(
+fn map_channel_block<const N: usize, const K: usize, const W: usize>(
     inputs: [Src<'_>; N],
     y: Dst<'_>,
     at: usize,
     first: usize,
-    width: usize,
     table: &[[f32; CHANNELS]; K],
     f: &impl Fn([f32; N], [f32; K]) -> f32,
 ) {
-    let mut blocks = [[0.0; BLOCK]; N];
+    let (mut blocks, mut constants) = ([[0.0; W]; N], [[0.0; W]; K]);
     for (block, input) in blocks.iter_mut().zip(inputs) {
-        input.read(at + first, &mut block[..width]);
+        *block = input.array(at + first);
     }
-    let mut out = [0.0; BLOCK];
-    for (i, out) in out[..width].iter_mut().enumerate() {
-        let (mut x, mut constants) = ([0.0; N], [0.0; K]);
+    for (constants, column) in constants.iter_mut().zip(table) {
+        *constants = Src::from(&column[..]).array(first);
+    }
+    let mut out = [0.0; W];
+    for (i, out) in out.iter_mut().enumerate() {
+        let (mut x, mut constant) = ([0.0; N], [0.0; K]);
         for (x, block) in x.iter_mut().zip(&blocks) {
             *x = block[i];
         }
-        for (constant, column) in constants.iter_mut().zip(table) {
-            *constant = column[first + i];
+        for (constant, column) in constant.iter_mut().zip(&constants) {
+            *constant = column[i];
         }
-        *out = f(x, constants);
+        *out = f(x, constant);
     }
     // SAFETY: tasks get disjoint rows, and this task has read the block already.
-    unsafe { y.write(at + first, &out[..width]) }
+    unsafe { y.write(at + first, &out) }
 }
 
 #[cfg(test)]

@@ -5,7 +5,6 @@
 
 use std::ops::Range;
 
-use crate::elementwise::{BLOCK, read_block};
 use crate::par;
 use crate::raw::{Dst, Src};
 use crate::rng::{Key, fill_u32};
@@ -24,19 +23,27 @@ pub fn factor(p: f32) -> f32 {
 
 /// Drops elements with probability `p` and scales the others up.
 pub fn dropout(x: Src<'_>, p: f32, key: Key, y: Dst<'_>) {
-    assert_eq!(x.len(), y.len(), "input and output have the same length");
-    par::for_each_range(y.len(), par::ELEMENTS_PER_TASK, |range| dropout_range(x, p, key, y, range));
+    dropout_from(x, p, key, 0, y);
 }
 
+/// [`dropout`] of a part of a tensor: the first element of `x` and `y` is number `first` of the whole.
+pub fn dropout_from(x: Src<'_>, p: f32, key: Key, first: u64, y: Dst<'_>) {
+    assert_eq!(x.len(), y.len(), "input and output have the same length");
+    par::for_each_range(y.len(), par::ELEMENTS_PER_TASK, |range| dropout_range(x, p, key, first, y, range));
+}
+
+/// Elements whose random numbers are drawn together.
+const BLOCK: usize = 256;
+
 wide! {
-    fn dropout_range(x: Src<'_>, p: f32, key: Key, y: Dst<'_>, range: Range<usize>) {
+    fn dropout_range(x: Src<'_>, p: f32, key: Key, first: u64, y: Dst<'_>, range: Range<usize>) {
         let (threshold, factor) = (threshold(p), factor(p));
         let mut block = [0.0; BLOCK];
         let mut draws = [0; BLOCK];
         for at in range.clone().step_by(BLOCK) {
             let width = BLOCK.min(range.end - at);
-            read_block(x, at, &mut block, width);
-            fill_u32(key, at as u64, &mut draws[..width]);
+            x.read(at, &mut block[..width]);
+            fill_u32(key, first + at as u64, &mut draws[..width]);
             for (x, &draw) in block.iter_mut().zip(&draws) {
                 *x = if draw >= threshold { *x * factor } else { 0.0 };
             }

@@ -2,25 +2,18 @@
 //!
 //! In: two [`Mat`] views and where to write. Out: a filled [`MatMut`]. Time O(rows · cols · depth).
 //!
-//! The output is cut into tiles by its shape alone and every tile is one single-threaded call of the `gemm` crate,
-//! so the bits depend neither on the number of threads nor on how the crate would split the work. Tiles also bound
-//! what the crate allocates for packing, to about 3 MiB for every thread: with its own threading it packs a whole
-//! operand, which is of step size. A tile is long in rows because the crate packs the operand of the columns again
-//! for every tile.
+//! The loops are those of [`crate::product`]: `b` is packed into panels; rows of `a` are read where they lie if that
+//! suits the caches, else copied, a group of rows at a time.
 
-use crate::par;
+use crate::micro::ROWS;
+use crate::panel::{LEFT_STRIDE, Strides, pack_left, pack_right};
+use crate::product::{Operands, RowPointers, Size, Visit, product, product_serial};
 use std::marker::PhantomData;
+use std::ops::Range;
 
-/// Largest tile, in rows and columns of the output.
-const TILE: (usize, usize) = (1024, 384);
-/// Tiles wanted when there is enough work, so that a handful of threads is kept busy to the end.
-const WANTED_TILES: usize = 8;
-/// A tile whose longer side is at most this is not cut further: packing would cost more than the threads gain.
-const MIN_LONGER_SIDE: usize = 192;
-/// Multiply-adds below which a tile is not worth a task of its own.
-const MIN_TILE_WORK: usize = 1 << 20;
-/// Tile sizes are multiples of this, a multiple of every register block of the `gemm` crate's common kernels.
-const TILE_STEP: usize = 48;
+/// Elements between rows of `a` from which on they are copied: rows so far apart fall into few sets of the caches and
+/// each on a page of its own.
+const FAR_APART: usize = 512;
 
 /// A matrix that is read: element `(i, j)` is `data[i * row_stride + j * col_stride]`.
 #[derive(Clone, Copy)]
@@ -66,9 +59,9 @@ pub struct MatMut<'a> {
     _life: PhantomData<&'a mut [f32]>,
 }
 
-// SAFETY: like the exclusive slice it stands for; `gemm` gives each task its own elements.
+// SAFETY: like the exclusive slice it stands for; a product gives each task its own elements.
 unsafe impl Send for MatMut<'_> {}
-// SAFETY: as above; only `gemm` writes through a shared `MatMut`.
+// SAFETY: as above; only products write through a shared `MatMut`.
 unsafe impl Sync for MatMut<'_> {}
 
 impl<'a> MatMut<'a> {
@@ -112,18 +105,6 @@ impl<'a> MatMut<'a> {
         assert!(distinct, "elements of an output matrix overlap");
         MatMut { ptr, rows, cols, row_stride, col_stride, _life: PhantomData }
     }
-
-    /// The part of `rows × cols` elements whose first one is `(row, col)`.
-    ///
-    /// # Safety
-    /// The part lies in the matrix, and nobody else touches its elements while it lives.
-    unsafe fn tile(&self, row: usize, col: usize, rows: usize, cols: usize) -> MatMut<'_> {
-        // SAFETY: a part of this matrix, exclusive by the caller's promise.
-        unsafe {
-            let corner = self.ptr.add(row * self.row_stride + col * self.col_stride);
-            MatMut::from_raw(corner, rows, cols, self.row_stride, self.col_stride)
-        }
-    }
 }
 
 /// Elements from the first to behind the last one of a strided matrix.
@@ -146,83 +127,98 @@ pub enum Write {
 
 /// `c = alpha · a · b` (or `c += …`) on the current pool.
 pub fn gemm(write: Write, alpha: f32, a: Mat<'_>, b: Mat<'_>, c: MatMut<'_>) {
-    check_shapes(&a, &b, &c);
-    let (tile_rows, tile_cols) = tile_size(c.rows, c.cols, a.cols);
-    let n_col_tiles = c.cols.div_ceil(tile_cols);
-    let n_tiles = c.rows.div_ceil(tile_rows) * n_col_tiles;
-    par::for_each(n_tiles, |tile| {
-        let (row, col) = (tile / n_col_tiles * tile_rows, tile % n_col_tiles * tile_cols);
-        let (rows, cols) = (tile_rows.min(c.rows - row), tile_cols.min(c.cols - col));
-        let a = Mat { data: &a.data[offset(row * a.row_stride, a.data)..], rows, ..a };
-        let b = Mat { data: &b.data[offset(col * b.col_stride, b.data)..], cols, ..b };
-        // SAFETY: tiles are disjoint, and `c` is borrowed by this call alone.
-        let c = unsafe { c.tile(row, col, rows, cols) };
-        gemm_serial(write, alpha, a, b, c);
-    });
+    let operands = Matrices::new(a, b, c);
+    product(operands.size(), &operands, write, alpha);
 }
 
-fn check_shapes(a: &Mat<'_>, b: &Mat<'_>, c: &MatMut<'_>) {
-    assert!(a.rows == c.rows && b.cols == c.cols && a.cols == b.rows, "shapes of a matrix product disagree");
-}
-
-/// An offset clamped to the data, which matters only for matrices without elements.
-fn offset(at: usize, data: &[f32]) -> usize {
-    at.min(data.len())
-}
-
-/// Like [`gemm()`], as a single call on the current thread; for use inside a task.
+/// Like [`gemm()`], on the current thread; for use inside a task. The bits are the same.
 pub fn gemm_serial(write: Write, alpha: f32, a: Mat<'_>, b: Mat<'_>, c: MatMut<'_>) {
-    check_shapes(&a, &b, &c);
-    let old = if write == Write::Accumulate { 1.0 } else { 0.0 };
-    // SAFETY: the views' constructors checked that all elements are in range, that those of `c` do not overlap,
-    // and that `c` is exclusive. Strides of existing slices fit in `isize`.
-    unsafe {
-        gemm::gemm(
-            c.rows,
-            c.cols,
-            a.cols,
-            c.ptr,
-            c.col_stride as isize,
-            c.row_stride as isize,
-            write == Write::Accumulate,
-            a.data.as_ptr(),
-            a.col_stride as isize,
-            a.row_stride as isize,
-            b.data.as_ptr(),
-            b.col_stride as isize,
-            b.row_stride as isize,
-            old,
-            alpha,
-            false,
-            false,
-            false,
-            gemm::Parallelism::None,
+    let operands = Matrices::new(a, b, c);
+    product_serial(operands.size(), &operands, write, alpha);
+}
+
+struct Matrices<'a> {
+    a: Mat<'a>,
+    b: Mat<'a>,
+    c: MatMut<'a>,
+}
+
+impl<'a> Matrices<'a> {
+    fn new(a: Mat<'a>, b: Mat<'a>, c: MatMut<'a>) -> Self {
+        assert!(
+            a.rows == c.rows && b.cols == c.cols && a.cols == b.rows,
+            "shapes of a matrix product disagree"
         );
+        Matrices { a, b, c }
+    }
+
+    fn size(&self) -> Size {
+        Size { rows: self.c.rows, cols: self.c.cols, taps: 1, depth: self.a.cols }
     }
 }
 
-/// Rows and columns of a tile: the largest allowed, halved along the longer side while that yields useful tasks.
-fn tile_size(rows: usize, cols: usize, depth: usize) -> (usize, usize) {
-    let (mut tile_rows, mut tile_cols) = (even_part(rows, TILE.0), even_part(cols, TILE.1));
-    loop {
-        let n_tiles = rows.div_ceil(tile_rows) * cols.div_ceil(tile_cols);
-        let work = tile_rows.saturating_mul(tile_cols).saturating_mul(depth);
-        let small = work < 2 * MIN_TILE_WORK || tile_rows.max(tile_cols) <= MIN_LONGER_SIDE;
-        if n_tiles >= WANTED_TILES || small {
-            return (tile_rows, tile_cols);
+// SAFETY: `left` points into `a` or into the space it has filled; the rows of `c` are writable and apart by the promise
+// of its constructors.
+unsafe impl Operands for Matrices<'_> {
+    fn pack_right(&self, _tap: usize, steps: Range<usize>, cols: Range<usize>, block: &mut [f32]) {
+        if steps.is_empty() || cols.is_empty() {
+            return;
         }
-        if tile_rows >= tile_cols {
-            tile_rows = even_part(rows, tile_rows / 2);
-        } else {
-            tile_cols = even_part(cols, tile_cols / 2);
-        }
+        let Mat { data, row_stride, col_stride, .. } = self.b;
+        let from = &data[steps.start * row_stride + cols.start * col_stride..];
+        let strides = Strides { step: row_stride, across: col_stride };
+        pack_right(from, strides, steps.len(), cols.len(), block);
     }
-}
 
-/// Size of the parts when `len` is cut as evenly as possible into parts of about `limit`, in whole steps.
-fn even_part(len: usize, limit: usize) -> usize {
-    let parts = len.div_ceil(limit.max(1)).max(1);
-    len.div_ceil(parts).max(1).next_multiple_of(TILE_STEP.min(len.max(1)))
+    fn left(
+        &self,
+        rows: Range<usize>,
+        visit: &Visit,
+        pointers: &mut [RowPointers],
+        space: &mut [f32],
+    ) -> usize {
+        let len = visit.steps.len();
+        if len == 0 {
+            pointers.fill([space.as_ptr(); ROWS]);
+            return 1;
+        }
+        let Mat { data, row_stride, col_stride, .. } = self.a;
+        let from = &data[rows.start * row_stride + visit.steps.start * col_stride..];
+        if col_stride != 1 {
+            let strides = Strides { step: col_stride, across: row_stride };
+            pack_left(from, strides, len, rows.len(), space);
+            for (pointers, panel) in pointers.iter_mut().zip(space.chunks_exact(LEFT_STRIDE)) {
+                *pointers = std::array::from_fn(|i| panel[i..].as_ptr());
+            }
+            return ROWS;
+        }
+        let mut row = |i: usize| {
+            let row = &from[i * row_stride..][..len];
+            if row_stride < FAR_APART {
+                return row.as_ptr();
+            }
+            let copy = &mut space[i * len..][..len];
+            copy.copy_from_slice(row);
+            copy.as_ptr()
+        };
+        for (block, pointers) in pointers.iter_mut().enumerate() {
+            let n_rows = ROWS.min(rows.len() - block * ROWS);
+            let first = row(block * ROWS);
+            *pointers = [first; ROWS];
+            for (i, pointer) in pointers[..n_rows].iter_mut().enumerate().skip(1) {
+                *pointer = row(block * ROWS + i);
+            }
+        }
+        1
+    }
+
+    fn target(&self, row: usize) -> *mut f32 {
+        self.c.ptr.wrapping_add(row * self.c.row_stride)
+    }
+
+    fn col_stride(&self) -> usize {
+        self.c.col_stride
+    }
 }
 
 #[cfg(test)]
@@ -274,18 +270,5 @@ mod tests {
         assert_eq!(c, [7.0; 6]);
         gemm(Write::Overwrite, 1.0, Mat::new(&[], 2, 0), Mat::new(&[], 0, 3), MatMut::new(&mut c, 2, 3));
         assert_eq!(c, [0.0; 6]);
-    }
-
-    #[test]
-    fn tiles_cover_the_output_and_stay_bounded() {
-        for (rows, cols, depth) in
-            [(1, 1, 1), (5000, 64, 64), (64, 576, 100_000), (83, 50_257, 768), (7, 0, 3)]
-        {
-            let (tile_rows, tile_cols) = tile_size(rows, cols, depth);
-            assert!(tile_rows >= 1 && tile_cols >= 1);
-            assert!(tile_rows <= TILE.0 + TILE_STEP && tile_cols <= TILE.1 + TILE_STEP);
-        }
-        let (tile_rows, tile_cols) = tile_size(64, 576, 100_000);
-        assert!(64usize.div_ceil(tile_rows) * 576usize.div_ceil(tile_cols) >= 3, "large work is shared");
     }
 }

@@ -7,8 +7,9 @@
 use std::ops::Range;
 
 use crate::elementwise::map_run;
+use crate::norm_grad;
 use crate::raw::{Dst, Src};
-use crate::rows::{column_moments, column_moments_workspace, for_each_rows, sum_row};
+use crate::rows::{column_moments_workspace, for_each_rows, sum_row};
 use crate::simd::wide;
 
 /// `y = (x - mean) rstd weight + bias`, row by row.
@@ -65,10 +66,7 @@ pub fn grad_workspace(rows: usize, cols: usize) -> usize {
     column_moments_workspace(rows, cols)
 }
 
-/// Gradients of [`forward`].
-///
-/// With `x̂ = (x - mean) rstd` and `g = dy weight`: `dbias = Σ_rows dy`, `dweight = Σ_rows dy x̂`, and
-/// `dx = rstd (g - mean(g) - x̂ mean(g x̂))`, the means being over the row.
+/// Gradients of [`forward`]; the formulas stand in the `norm_grad` module.
 #[allow(clippy::too_many_arguments)]
 pub fn grad(
     x: Src<'_>,
@@ -81,42 +79,11 @@ pub fn grad(
     dbias: &mut [f32],
     workspace: &mut [f32],
 ) {
-    let (rows, cols) = (mean.len(), weight.len());
-    assert_eq!((rstd.len(), dx.len()), (rows, rows * cols), "statistics of every row of dx");
-    let affine = |row: usize| (f64::from(mean[row]), f64::from(rstd[row]));
-    let moments = column_moments(dy, x, cols, affine, workspace);
-    for c in 0..cols {
+    let inputs = norm_grad::Inputs { x, dy, weight, mean: Some(mean), rstd };
+    let moments = norm_grad::grad(inputs, dx, workspace);
+    for c in 0..weight.len() {
         dweight[c] = moments.moment[c] as f32;
         dbias[c] = moments.sum[c] as f32;
-    }
-    let weight = Src::from(weight);
-    for_each_rows(rows, cols, |rows| grad_rows(x, dy, weight, mean, rstd, dx, rows));
-}
-
-wide! {
-    fn grad_rows(
-        x: Src<'_>,
-        dy: Src<'_>,
-        weight: Src<'_>,
-        mean: &[f32],
-        rstd: &[f32],
-        dx: Dst<'_>,
-        rows: Range<usize>,
-    ) {
-        let cols = weight.len();
-        for row in rows {
-            let start = row * cols;
-            let (centre, inverse) = (mean[row], rstd[row]);
-            let inputs = [(x, start), (dy, start), (weight, 0)];
-            let [sum, moment] = sum_row(inputs, cols, |[x, dy, weight]| {
-                let g = f64::from(dy * weight);
-                [g, g * f64::from((x - centre) * inverse)]
-            });
-            let (offset, slope) = ((sum / cols as f64) as f32, (moment / cols as f64) as f32);
-            map_run(inputs, (dx, start), cols, |[x, dy, weight]: [f32; 3]| {
-                inverse * (dy * weight - offset - (x - centre) * inverse * slope)
-            });
-        }
     }
 }
 

@@ -6,10 +6,11 @@
 //! * **Work is split by shape, never by the number of threads**, and every output element is written by one task
 //!   that adds in a fixed order. So results are bit-identical for any size of the rayon pool they run in.
 //! * **Nothing of step size is allocated.** Large temporaries are the `workspace` argument; what a kernel keeps per
-//!   thread is a few hundred kilobytes at most.
+//!   thread is less than a megabyte.
 //!
 //! [`naive`] holds slow `f64` twins of every kernel, used as test oracles only.
 
+pub mod accuracy;
 pub mod activation;
 pub mod attention;
 pub mod batch_norm;
@@ -17,7 +18,10 @@ pub mod conv;
 pub mod dropout;
 pub mod elementwise;
 pub mod embedding;
+pub mod fused;
+pub mod fused_batch_norm;
 pub mod gemm;
+pub mod gradient;
 pub mod layer_norm;
 pub mod linear;
 pub mod linear_cross_entropy;
@@ -26,6 +30,7 @@ pub mod math;
 pub mod matmul;
 mod micro;
 pub mod naive;
+mod norm_grad;
 pub mod optimizer;
 mod panel;
 pub mod par;

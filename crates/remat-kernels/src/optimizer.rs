@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use crate::elementwise::{BLOCK, read_block};
+use crate::elementwise::{BLOCK, map, read_block};
 use crate::par;
 use crate::raw::{Dst, Src};
 use crate::simd::wide;
@@ -20,6 +20,15 @@ pub struct Update<'a> {
     pub new: Dst<'a>,
 }
 
+impl Update<'_> {
+    /// Leaves the tensor as it is: nothing to do in place, else a copy. For steps that only collect gradients.
+    pub fn keep(&self) {
+        if !std::ptr::eq(self.old.address(), self.new.address()) {
+            map([self.old], self.new, |[old]: [f32; 1]| old);
+        }
+    }
+}
+
 /// Hyperparameters of stochastic gradient descent.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sgd {
@@ -31,6 +40,8 @@ pub struct Sgd {
     pub weight_decay: f64,
     /// Look ahead by one step of the velocity.
     pub nesterov: bool,
+    /// The gradient is multiplied with this before anything else: 1, or what clipping says.
+    pub gradient_scale: f32,
 }
 
 /// Hyperparameters of Adam and AdamW.
@@ -48,22 +59,24 @@ pub struct Adam {
     pub weight_decay: f64,
     /// Decay the parameter itself (AdamW) instead of adding to its gradient (Adam).
     pub decoupled: bool,
+    /// The gradient is multiplied with this before anything else: 1, or what clipping says.
+    pub gradient_scale: f32,
 }
 
 /// One step of gradient descent without momentum: `p' = p - lr (g + weight_decay p)`.
 pub fn sgd(config: &Sgd, grad: Src<'_>, param: Update<'_>) {
-    let (lr, weight_decay) = (config.lr as f32, config.weight_decay as f32);
-    update(grad, [param], move |g, [p]| [p - lr * (g + weight_decay * p)]);
+    let (lr, weight_decay, scale) = (config.lr as f32, config.weight_decay as f32, config.gradient_scale);
+    update(grad, [param], move |g, [p]| [p - lr * (scale * g + weight_decay * p)]);
 }
 
 /// One step with momentum: `v' = momentum v + g`, `p' = p - lr v'`, or `p - lr (g + momentum v')` with Nesterov.
 ///
 /// The velocity starts at zero, so the first one is the gradient.
 pub fn sgd_momentum(config: &Sgd, grad: Src<'_>, param: Update<'_>, velocity: Update<'_>) {
-    let Sgd { lr, momentum, weight_decay, nesterov } = *config;
+    let Sgd { lr, momentum, weight_decay, nesterov, gradient_scale } = *config;
     let (lr, momentum, weight_decay) = (lr as f32, momentum as f32, weight_decay as f32);
     update(grad, [param, velocity], move |g, [p, v]| {
-        let g = g + weight_decay * p;
+        let g = gradient_scale * g + weight_decay * p;
         let v = momentum * v + g;
         let direction = if nesterov { g + momentum * v } else { v };
         [p - lr * direction, v]
@@ -79,7 +92,7 @@ pub fn adam(
     first: Update<'_>,
     second: Update<'_>,
 ) {
-    let Adam { lr, beta1, beta2, eps, weight_decay, decoupled } = *config;
+    let Adam { lr, beta1, beta2, eps, weight_decay, decoupled, gradient_scale } = *config;
     let correction1 = 1.0 - libm::pow(beta1, step as f64);
     let correction2 = 1.0 - libm::pow(beta2, step as f64);
     let step_size = (lr / correction1) as f32;
@@ -88,7 +101,7 @@ pub fn adam(
     let coupled = if decoupled { 0.0 } else { weight_decay as f32 };
     let (gain1, beta2, gain2, eps) = ((1.0 - beta1) as f32, beta2 as f32, (1.0 - beta2) as f32, eps as f32);
     update(grad, [param, first, second], move |g, [p, m, v]| {
-        let g = g + coupled * p;
+        let g = gradient_scale * g + coupled * p;
         let m = m + gain1 * (g - m);
         let v = beta2 * v + gain2 * (g * g);
         let denominator = v.sqrt() / correction2_sqrt + eps;
@@ -206,11 +219,11 @@ mod tests {
     #[test]
     fn sgd_agrees_with_the_definition() {
         for (momentum, nesterov, weight_decay) in [(0.0, false, 0.1), (0.9, false, 0.0), (0.9, true, 0.01)] {
-            let config = Sgd { lr: 0.1, momentum, weight_decay, nesterov };
+            let config = Sgd { lr: 0.1, momentum, weight_decay, nesterov, gradient_scale: 0.5 };
             let got = run(|_, grad, [param, velocity, unused]| {
-                unused.new_is_old();
+                unused.keep();
                 if momentum == 0.0 {
-                    velocity.new_is_old();
+                    velocity.keep();
                     sgd(&config, grad, param);
                 } else {
                     sgd_momentum(&config, grad, param, velocity);
@@ -227,20 +240,14 @@ mod tests {
     #[test]
     fn adam_agrees_with_the_definition() {
         for (weight_decay, decoupled) in [(0.0, false), (0.1, false), (0.1, true)] {
-            let config = Adam { lr: 1e-2, beta1: 0.9, beta2: 0.999, eps: 1e-8, weight_decay, decoupled };
+            let (beta1, beta2, eps) = (0.9, 0.999, 1e-8);
+            let config = Adam { lr: 1e-2, beta1, beta2, eps, weight_decay, decoupled, gradient_scale: 0.5 };
             let got =
                 run(|step, grad, [param, first, second]| adam(&config, step, grad, param, first, second));
             let want = run_naive(|step, grad, state| naive::adam(&config, step, grad, state));
             for (got, want) in got.iter().zip(&want) {
                 assert_close(got, want, 2e-6);
             }
-        }
-    }
-
-    impl Update<'_> {
-        /// Copies the old value to the new one, for state that the kernel under test does not have.
-        fn new_is_old(&self) {
-            update(self.old, [*self], |_, old| old);
         }
     }
 }

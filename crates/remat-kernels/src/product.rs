@@ -6,7 +6,7 @@
 //! The output is cut into tiles by its shape, one task each. A task walks over the sums in visits of at most `DEPTH`
 //! steps: it packs the tile's part of the right operand, then goes over its rows in groups whose left operand stays in
 //! the second-level cache while the packed panels pass by. What a thread keeps is bounded: a packed part of
-//! `DEPTH · TILE.1` elements and the pointers of a group, about 220 KiB.
+//! `DEPTH · TILE.1` elements, the left operand of a group and its pointers, about 600 KiB.
 //!
 //! Invariant: the order of a sum depends on `taps` and `depth` alone, so tiles and threads change no bit.
 
@@ -15,18 +15,19 @@ use std::ops::Range;
 
 use crate::gemm::Write;
 use crate::micro::{self, COLS, DEPTH, ROWS, Run, Steps, Target};
+use crate::panel::{LEFT_STRIDE, right_stride};
 use crate::par;
 
 /// Largest tile of a task, in rows and columns of the output.
-const TILE: (usize, usize) = (1024, 128);
+const TILE: (usize, usize) = (1024, 256);
 /// Tiles wanted when there is enough work, so that a handful of threads is kept busy to the end.
 const WANTED_TILES: usize = 8;
-/// A tile whose longer side is at most this is not cut further: packing would cost more than the threads gain.
-const MIN_LONGER_SIDE: usize = 192;
+/// Tiles are not cut below this many rows and columns: packing would cost more than the threads gain.
+const MIN_TILE: (usize, usize) = (120, 128);
 /// Multiply-adds below which a tile is not worth a task of its own.
 const MIN_TILE_WORK: usize = 1 << 20;
-/// Tile sizes are multiples of this, the least common multiple of `ROWS` and `COLS`.
-const TILE_STEP: usize = 48;
+/// Rows of tiles are a multiple of this, a multiple of `ROWS`.
+const TILE_STEP: usize = 24;
 /// Blocks of `ROWS` rows in a group.
 const GROUP: usize = 16;
 
@@ -55,12 +56,20 @@ pub(crate) type RowPointers = [*const f32; ROWS];
 /// [`Operands::left`] leaves pointers that are readable as it says, and [`Operands::target`] gives addresses of rows
 /// of `cols` columns `col_stride` apart, writable and different for different rows.
 pub(crate) unsafe trait Operands: Sync {
-    /// Fills `block` with panels of the columns `cols`, zeros beyond them, for some steps of one tap.
+    /// Fills `block` with panels of the columns `cols`, zeros beyond them, for some steps of one tap; panels are
+    /// [`right_stride`] apart.
     fn pack_right(&self, tap: usize, steps: Range<usize>, cols: Range<usize>, block: &mut [f32]);
 
     /// Fills `pointers`, one entry for every block of rows and tap of the visit, blocks outermost; returns the elements
-    /// from one step to the next. Rows beyond the range may point to anything readable.
-    fn left(&self, rows: Range<usize>, visit: &Visit, pointers: &mut [RowPointers]) -> usize;
+    /// from one step to the next. Rows beyond the range may point to anything readable. What does not lie well in memory
+    /// is copied to `space`, which has room for panels of all rows, [`LEFT_STRIDE`] apart.
+    fn left(
+        &self,
+        rows: Range<usize>,
+        visit: &Visit,
+        pointers: &mut [RowPointers],
+        space: &mut [f32],
+    ) -> usize;
 
     /// The address of column 0 of a row of the output.
     fn target(&self, row: usize) -> *mut f32;
@@ -73,41 +82,69 @@ pub(crate) unsafe trait Operands: Sync {
 
 /// Computes the product on the current pool.
 pub(crate) fn product(size: Size, operands: &impl Operands, write: Write, alpha: f32) {
-    let (tile_rows, tile_cols) = tile_size(size.rows, size.cols, size.taps * size.depth);
-    let col_tiles = size.cols.div_ceil(tile_cols);
-    par::for_each(size.rows.div_ceil(tile_rows) * col_tiles, |tile| {
-        let (row, col) = (tile / col_tiles * tile_rows, tile % col_tiles * tile_cols);
-        let rows = row..size.rows.min(row + tile_rows);
-        let cols = col..size.cols.min(col + tile_cols);
-        one_tile(size, operands, rows, cols, write, alpha);
-    });
+    let tiles = Tiles::of(size);
+    par::for_each(tiles.count(), |tile| one_tile(size, operands, tiles.tile(tile), write, alpha));
+}
+
+/// Like [`product`], on the current thread; for use inside a task.
+pub(crate) fn product_serial(size: Size, operands: &impl Operands, write: Write, alpha: f32) {
+    let tiles = Tiles::of(size);
+    (0..tiles.count()).for_each(|tile| one_tile(size, operands, tiles.tile(tile), write, alpha));
+}
+
+/// The tiles of an output, row by row.
+struct Tiles {
+    rows: usize,
+    cols: usize,
+    tile: (usize, usize),
+}
+
+impl Tiles {
+    fn of(size: Size) -> Tiles {
+        let Size { rows, cols, taps, depth } = size;
+        Tiles { rows, cols, tile: tile_size(rows, cols, taps * depth) }
+    }
+
+    fn count(&self) -> usize {
+        self.rows.div_ceil(self.tile.0) * self.cols.div_ceil(self.tile.1)
+    }
+
+    fn tile(&self, index: usize) -> (Range<usize>, Range<usize>) {
+        let across = self.cols.div_ceil(self.tile.1);
+        let (row, col) = (index / across * self.tile.0, index % across * self.tile.1);
+        (row..self.rows.min(row + self.tile.0), col..self.cols.min(col + self.tile.1))
+    }
 }
 
 /// What a thread keeps from task to task.
 struct Scratch {
+    left: Vec<f32>,
     right: Vec<f32>,
     pointers: Vec<RowPointers>,
 }
 
 thread_local! {
     static SCRATCH: RefCell<Scratch> =
-        const { RefCell::new(Scratch { right: Vec::new(), pointers: Vec::new() }) };
+        const { RefCell::new(Scratch { left: Vec::new(), right: Vec::new(), pointers: Vec::new() }) };
 }
 
 fn one_tile(
     size: Size,
     operands: &impl Operands,
-    rows: Range<usize>,
-    cols: Range<usize>,
+    (rows, cols): (Range<usize>, Range<usize>),
     mut write: Write,
     alpha: f32,
 ) {
     SCRATCH.with_borrow_mut(|scratch| {
-        scratch.right.resize(DEPTH * (TILE.1 + COLS), 0.0);
+        scratch.left.resize(GROUP * LEFT_STRIDE, 0.0);
         for visit in visits(size) {
             let len = visit.steps.len();
-            let block_len = cols.len().div_ceil(COLS) * len * COLS;
-            let blocks = &mut scratch.right[..visit.taps.len() * block_len];
+            let block_len = cols.len().div_ceil(COLS) * right_stride(len);
+            let needed = visit.taps.len() * block_len;
+            if scratch.right.len() < needed {
+                scratch.right.resize(needed, 0.0);
+            }
+            let blocks = &mut scratch.right[..needed];
             for (tap, block) in visit.taps.clone().zip(blocks.chunks_exact_mut(block_len.max(1))) {
                 operands.pack_right(tap, visit.steps.clone(), cols.clone(), block);
             }
@@ -116,7 +153,7 @@ fn one_tile(
                 let rows = row..rows.end.min(row + GROUP * ROWS);
                 let n_pointers = rows.len().div_ceil(ROWS) * visit.taps.len();
                 scratch.pointers.resize(n_pointers, [std::ptr::null(); ROWS]);
-                let left_step = operands.left(rows.clone(), &visit, &mut scratch.pointers);
+                let left_step = operands.left(rows.clone(), &visit, &mut scratch.pointers, &mut scratch.left);
                 let steps = Steps { len, left: left_step, right: COLS };
                 let group = Group { rows, cols: cols.clone(), write, alpha };
                 one_group(operands, group, visit.taps.len(), steps, &scratch.pointers, blocks);
@@ -148,14 +185,14 @@ fn one_group(
         *target = operands.target(row);
     }
     let col_stride = operands.col_stride();
-    let panel_len = steps.len * COLS;
-    let block_len = cols.len().div_ceil(COLS) * panel_len;
+    let panel_stride = right_stride(steps.len);
+    let block_len = cols.len().div_ceil(COLS) * panel_stride;
     for (panel, col) in cols.clone().step_by(COLS).enumerate() {
         for (block, row) in rows.clone().step_by(ROWS).enumerate() {
             let pointers = &pointers[block * n_taps..][..n_taps];
             let run = |r: usize| Run {
                 left: pointers[r],
-                right: blocks[r * block_len + panel * panel_len..].as_ptr(),
+                right: blocks[r * block_len + panel * panel_stride..].as_ptr(),
             };
             let target = Target {
                 rows: targets[block].map(|row| row.wrapping_add(col * col_stride)),
@@ -191,11 +228,11 @@ fn tile_size(rows: usize, cols: usize, depth: usize) -> (usize, usize) {
     loop {
         let n_tiles = rows.div_ceil(tile_rows) * cols.div_ceil(tile_cols);
         let work = tile_rows.saturating_mul(tile_cols).saturating_mul(depth);
-        let small = work < 2 * MIN_TILE_WORK || tile_rows.max(tile_cols) <= MIN_LONGER_SIDE;
-        if n_tiles >= WANTED_TILES || small {
+        let (cut_rows, cut_cols) = (tile_rows >= 2 * MIN_TILE.0, tile_cols >= 2 * MIN_TILE.1);
+        if n_tiles >= WANTED_TILES || work < 2 * MIN_TILE_WORK || !(cut_rows || cut_cols) {
             return (tile_rows, tile_cols);
         }
-        if tile_rows >= tile_cols {
+        if cut_rows && (tile_rows >= tile_cols || !cut_cols) {
             tile_rows = even_part(rows, tile_rows / 2, TILE_STEP);
         } else {
             tile_cols = even_part(cols, tile_cols / 2, COLS);
@@ -240,7 +277,7 @@ mod tests {
             assert!((1..=TILE.0 + TILE_STEP).contains(&tile_rows), "{tile_rows} rows");
             assert!((1..=TILE.1 + COLS).contains(&tile_cols), "{tile_cols} columns");
             let n_tiles = rows.div_ceil(tile_rows) * cols.div_ceil(tile_cols);
-            assert!(rows * cols * depth < 1 << 24 || n_tiles >= 4, "{n_tiles} tiles");
+            assert!(rows * cols < MIN_TILE.0 * MIN_TILE.1 * 4 || n_tiles >= 4, "{n_tiles} tiles");
         }
     }
 }

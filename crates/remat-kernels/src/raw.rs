@@ -44,6 +44,36 @@ impl<'a, T: Copy> Src<'a, T> {
         self.len
     }
 
+    /// Where the elements begin.
+    pub(crate) fn address(&self) -> *const T {
+        self.ptr
+    }
+
+    /// The `len` elements from `at`.
+    #[inline(always)]
+    pub fn part(&self, at: usize, len: usize) -> Self {
+        assert!(at <= self.len && len <= self.len - at, "part out of range");
+        Src { ptr: self.ptr.wrapping_add(at), len, _life: PhantomData }
+    }
+
+    /// All elements, for kernels that read everything before they write anything.
+    ///
+    /// # Safety
+    /// Nobody writes the elements while the slice is in use.
+    #[inline(always)]
+    pub(crate) unsafe fn slice(&self) -> &'a [T] {
+        // SAFETY: readable by the promise of the constructor, not written by that of the caller.
+        unsafe { std::slice::from_raw_parts(self.ptr, self.len) }
+    }
+
+    /// The `N` elements from `at`.
+    #[inline(always)]
+    pub(crate) fn array<const N: usize>(&self, at: usize) -> [T; N] {
+        assert!(at <= self.len && N <= self.len - at, "block out of range");
+        // SAFETY: in range by the assertion.
+        unsafe { self.ptr.add(at).cast::<[T; N]>().read_unaligned() }
+    }
+
     /// Copies the elements from `at` into `block`.
     #[inline(always)]
     pub fn read(&self, at: usize, block: &mut [T]) {
@@ -66,11 +96,29 @@ impl<'a, T: Copy> Dst<'a, T> {
         self.len
     }
 
+    /// Where the elements begin.
+    pub(crate) fn address(&self) -> *const T {
+        self.ptr
+    }
+
     /// The address of the element `at`, for kernels that write through pointers.
     #[inline(always)]
     pub(crate) fn at(&self, at: usize) -> *mut T {
         assert!(at < self.len, "element out of range");
         self.ptr.wrapping_add(at)
+    }
+
+    /// The `len` elements from `at`.
+    #[inline(always)]
+    pub fn part(&self, at: usize, len: usize) -> Self {
+        assert!(at <= self.len && len <= self.len - at, "part out of range");
+        Dst { ptr: self.ptr.wrapping_add(at), len, _life: PhantomData }
+    }
+
+    /// The same elements for reading, for kernels that work on what they have written themselves.
+    #[inline(always)]
+    pub(crate) fn as_src(&self) -> Src<'a, T> {
+        Src { ptr: self.ptr, len: self.len, _life: PhantomData }
     }
 
     /// Writes `block` to the elements from `at`.

@@ -7,8 +7,9 @@
 use std::ops::Range;
 
 use crate::elementwise::map_run;
+use crate::norm_grad;
 use crate::raw::{Dst, Src};
-use crate::rows::{column_moments, column_moments_workspace, for_each_rows, sum_row};
+use crate::rows::{column_moments_workspace, for_each_rows, sum_row};
 use crate::simd::wide;
 
 /// `y = x rstd weight`, row by row.
@@ -38,10 +39,7 @@ pub fn grad_workspace(rows: usize, cols: usize) -> usize {
     column_moments_workspace(rows, cols)
 }
 
-/// Gradients of [`forward`].
-///
-/// With `x̂ = x rstd` and `g = dy weight`: `dweight = Σ_rows dy x̂` and `dx = rstd (g - x̂ mean(g x̂))`, the mean being
-/// over the row.
+/// Gradients of [`forward`]; the formulas stand in the `norm_grad` module.
 #[allow(clippy::too_many_arguments)]
 pub fn grad(
     x: Src<'_>,
@@ -52,29 +50,9 @@ pub fn grad(
     dweight: &mut [f32],
     workspace: &mut [f32],
 ) {
-    let (rows, cols) = (rstd.len(), weight.len());
-    assert_eq!(dx.len(), rows * cols, "one inverse deviation for every row of dx");
-    let moments = column_moments(dy, x, cols, |row| (0.0, f64::from(rstd[row])), workspace);
+    let moments = norm_grad::grad(norm_grad::Inputs { x, dy, weight, mean: None, rstd }, dx, workspace);
     for (dweight, &moment) in dweight.iter_mut().zip(moments.moment) {
         *dweight = moment as f32;
-    }
-    let weight = Src::from(weight);
-    for_each_rows(rows, cols, |rows| grad_rows(x, dy, weight, rstd, dx, rows));
-}
-
-wide! {
-    fn grad_rows(x: Src<'_>, dy: Src<'_>, weight: Src<'_>, rstd: &[f32], dx: Dst<'_>, rows: Range<usize>) {
-        let cols = weight.len();
-        for row in rows {
-            let start = row * cols;
-            let inverse = rstd[row];
-            let inputs = [(x, start), (dy, start), (weight, 0)];
-            let [moment] = sum_row(inputs, cols, |[x, dy, weight]| [f64::from(dy * weight) * f64::from(x * inverse)]);
-            let slope = (moment / cols as f64) as f32;
-            map_run(inputs, (dx, start), cols, |[x, dy, weight]: [f32; 3]| {
-                inverse * (dy * weight - x * inverse * slope)
-            });
-        }
     }
 }
 

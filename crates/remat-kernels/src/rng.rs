@@ -8,8 +8,6 @@
 //! Seven rounds already pass the test batteries; ten is the authors' margin of safety and what other frameworks use,
 //! and the cost is hidden by the memory traffic of the kernels that draw.
 
-use crate::simd::wide;
-
 const MULTIPLIERS: [u32; 2] = [0xD251_1F53, 0xCD9E_8D57];
 const KEY_INCREMENTS: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];
 const ROUNDS: usize = 10;
@@ -17,7 +15,7 @@ const ROUNDS: usize = 10;
 /// Numbers drawn from one counter.
 const WORDS: usize = 4;
 /// Counters that [`fill_u32`] works on side by side, one per vector lane.
-const LANES: usize = 16;
+const LANES: usize = 8;
 
 /// The name of a stream of random numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,37 +31,61 @@ impl Key {
     pub fn new(seed: u64, step: u64, stream: u64) -> Key {
         let [step_low, step_high] = halves(step);
         let [stream_low, stream_high] = halves(stream);
-        let mixed = philox([[step_low], [step_high], [stream_low], [stream_high]], halves(seed));
-        Key { key: [mixed[0][0], mixed[1][0]], counter_high: [mixed[2][0], mixed[3][0]] }
+        let counter = [step_low, step_high, stream_low, stream_high].map(|word| [u64::from(word)]);
+        let [a, b, c, d] = philox(counter, halves(seed)).map(|[word]| word as u32);
+        Key { key: [a, b], counter_high: [c, d] }
     }
 }
 
 /// Number `index` of the stream.
 pub fn uniform_u32(key: Key, index: u64) -> u32 {
     let [low, high] = halves(index / WORDS as u64);
-    let words = philox([[low], [high], [key.counter_high[0]], [key.counter_high[1]]], key.key);
-    words[(index % WORDS as u64) as usize][0]
+    let [third, fourth] = key.counter_high;
+    let words = philox([low, high, third, fourth].map(|word| [u64::from(word)]), key.key);
+    words[(index % WORDS as u64) as usize][0] as u32
 }
 
-wide! {
-    /// Writes the numbers `first_index..first_index + out.len()` of the stream.
-    pub fn fill_u32(key: Key, first_index: u64, out: &mut [u32]) {
-        let lead = (first_index.wrapping_neg() % WORDS as u64).min(out.len() as u64) as usize;
-        let (head, body) = out.split_at_mut(lead);
-        for (i, word) in head.iter_mut().enumerate() {
-            *word = uniform_u32(key, first_index + i as u64);
-        }
-        let mut block = (first_index + lead as u64) / WORDS as u64;
-        for group in body.chunks_mut(WORDS * LANES) {
-            let words = philox(counters(key, block), key.key);
-            for (lane, out) in group.chunks_mut(WORDS).enumerate() {
-                for (out, word) in out.iter_mut().zip(&words) {
-                    *out = word[lane];
-                }
-            }
-            block += LANES as u64;
+/// Writes the numbers `first_index..first_index + out.len()` of the stream.
+pub fn fill_u32(key: Key, first_index: u64, out: &mut [u32]) {
+    let lead = (first_index.wrapping_neg() % WORDS as u64).min(out.len() as u64) as usize;
+    let (head, body) = out.split_at_mut(lead);
+    for (i, word) in head.iter_mut().enumerate() {
+        *word = uniform_u32(key, first_index + i as u64);
+    }
+    let first_block = (first_index + lead as u64) / WORDS as u64;
+    let (groups, rest) = body.as_chunks_mut();
+    #[cfg(target_arch = "x86_64")]
+    if std::arch::is_x86_feature_detected!("avx2") {
+        // SAFETY: the CPU has AVX2, as just detected.
+        unsafe { avx2::fill(key, first_block, groups) };
+    } else {
+        fill(key, first_block, groups);
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    fill(key, first_block, groups);
+    if !rest.is_empty() {
+        rest.copy_from_slice(&words(key, first_block + (groups.len() * LANES) as u64)[..rest.len()]);
+    }
+}
+
+/// Fills groups of `LANES` counters from `first_block` on.
+fn fill(key: Key, first_block: u64, groups: &mut [[u32; WORDS * LANES]]) {
+    for (i, group) in groups.iter_mut().enumerate() {
+        *group = words(key, first_block + (i * LANES) as u64);
+    }
+}
+
+/// The numbers of `LANES` counters from `first_block` on.
+#[inline(always)]
+fn words(key: Key, first_block: u64) -> [u32; WORDS * LANES] {
+    let words = philox(counters(key, first_block), key.key);
+    let mut out = [0; WORDS * LANES];
+    for lane in 0..LANES {
+        for word in 0..WORDS {
+            out[lane * WORDS + word] = words[word][lane] as u32;
         }
     }
+    out
 }
 
 /// A number in `[0, 1)` with 24 random bits.
@@ -78,49 +100,127 @@ pub fn normal_f32(key: Key, index: u64) -> f32 {
     (radius * libm::cos(std::f64::consts::TAU * open_unit(2 * index + 1))) as f32
 }
 
+/// The same numbers with vector instructions; the state of all counters stays in registers, which the compiler does not
+/// manage on its own.
+#[cfg(target_arch = "x86_64")]
+mod avx2 {
+    use super::{KEY_INCREMENTS, Key, LANES, MULTIPLIERS, ROUNDS, WORDS};
+    use std::arch::x86_64::{
+        __m256i, _mm256_add_epi64, _mm256_blend_epi32, _mm256_mul_epu32, _mm256_permute2x128_si256,
+        _mm256_set1_epi64x, _mm256_setr_epi64x, _mm256_slli_epi64, _mm256_srli_epi64, _mm256_storeu_si256,
+        _mm256_unpackhi_epi64, _mm256_unpacklo_epi64, _mm256_xor_si256,
+    };
+
+    /// Counters of a vector: one for every 64-bit lane, of which the low half counts.
+    const COUNTERS: usize = 4;
+
+    /// Fills groups of `LANES` counters from `first_block` on.
+    #[target_feature(enable = "avx2")]
+    pub(super) fn fill(key: Key, first_block: u64, groups: &mut [[u32; WORDS * LANES]]) {
+        let ramp = _mm256_setr_epi64x(0, 1, 2, 3);
+        let [third, fourth] = key.counter_high.map(|word| _mm256_set1_epi64x(i64::from(word)));
+        let keys = round_keys(key.key);
+        let mut block = first_block;
+        for group in groups {
+            let mut state = [[third; WORDS]; LANES / COUNTERS];
+            for state in &mut state {
+                let counter = _mm256_add_epi64(_mm256_set1_epi64x(block as i64), ramp);
+                *state = [counter, _mm256_srli_epi64::<32>(counter), third, fourth];
+                block = block.wrapping_add(COUNTERS as u64);
+            }
+            rounds(&mut state, &keys);
+            for (state, out) in state.into_iter().zip(group.as_chunks_mut::<{ WORDS * COUNTERS }>().0) {
+                write(state, out);
+            }
+        }
+    }
+
+    /// The key of every round, in all lanes.
+    #[target_feature(enable = "avx2")]
+    fn round_keys(mut key: [u32; 2]) -> [[__m256i; 2]; ROUNDS] {
+        let mut keys = [[_mm256_set1_epi64x(0); 2]; ROUNDS];
+        for keys in &mut keys {
+            *keys = [_mm256_set1_epi64x(i64::from(key[0])), _mm256_set1_epi64x(i64::from(key[1]))];
+            key = [key[0].wrapping_add(KEY_INCREMENTS[0]), key[1].wrapping_add(KEY_INCREMENTS[1])];
+        }
+        keys
+    }
+
+    /// The rounds of Philox on all vectors side by side.
+    #[target_feature(enable = "avx2")]
+    #[inline]
+    fn rounds<const N: usize>(state: &mut [[__m256i; WORDS]; N], keys: &[[__m256i; 2]; ROUNDS]) {
+        let multipliers = MULTIPLIERS.map(|word| _mm256_set1_epi64x(i64::from(word)));
+        for keys in keys {
+            for state in &mut *state {
+                let [a, b, c, d] = *state;
+                let (from_a, from_c) =
+                    (_mm256_mul_epu32(a, multipliers[0]), _mm256_mul_epu32(c, multipliers[1]));
+                let first = _mm256_xor_si256(_mm256_srli_epi64::<32>(from_c), _mm256_xor_si256(b, keys[0]));
+                let third = _mm256_xor_si256(_mm256_srli_epi64::<32>(from_a), _mm256_xor_si256(d, keys[1]));
+                *state = [first, from_c, third, from_a];
+            }
+        }
+    }
+
+    /// Writes the four words of each counter one after the other.
+    #[target_feature(enable = "avx2")]
+    #[inline]
+    fn write([a, b, c, d]: [__m256i; WORDS], out: &mut [u32; WORDS * COUNTERS]) {
+        const HIGH_HALVES: i32 = 0b1010_1010;
+        let first_two = _mm256_blend_epi32::<HIGH_HALVES>(a, _mm256_slli_epi64::<32>(b));
+        let last_two = _mm256_blend_epi32::<HIGH_HALVES>(c, _mm256_slli_epi64::<32>(d));
+        let (even, odd) =
+            (_mm256_unpacklo_epi64(first_two, last_two), _mm256_unpackhi_epi64(first_two, last_two));
+        let halves =
+            [_mm256_permute2x128_si256::<0x20>(even, odd), _mm256_permute2x128_si256::<0x31>(even, odd)];
+        for (half, out) in halves.into_iter().zip(out.as_chunks_mut::<8>().0) {
+            // SAFETY: eight words are a vector.
+            unsafe { _mm256_storeu_si256(out.as_mut_ptr().cast(), half) }
+        }
+    }
+}
+
 /// Low and high half.
 fn halves(x: u64) -> [u32; 2] {
     [x as u32, (x >> 32) as u32]
 }
 
 /// The counters of `LANES` blocks from `first_block` on.
-#[inline(always)]
-#[expect(
-    clippy::needless_range_loop,
-    reason = "an index per lane shows the compiler that lanes are independent"
-)]
-fn counters(key: Key, first_block: u64) -> [[u32; LANES]; WORDS] {
-    let mut counter = [[0; LANES], [0; LANES], [key.counter_high[0]; LANES], [key.counter_high[1]; LANES]];
-    for lane in 0..LANES {
-        let [low, high] = halves(first_block.wrapping_add(lane as u64));
-        counter[0][lane] = low;
-        counter[1][lane] = high;
+fn counters(key: Key, first_block: u64) -> [[u64; LANES]; WORDS] {
+    let [third, fourth] = key.counter_high.map(u64::from);
+    let (mut low, mut high) = ([0; LANES], [0; LANES]);
+    for (lane, (low, high)) in low.iter_mut().zip(&mut high).enumerate() {
+        let block = first_block.wrapping_add(lane as u64);
+        (*low, *high) = (block, block >> 32);
     }
-    counter
+    [low, high, [third; LANES], [fourth; LANES]]
 }
 
 /// Philox4x32 on `N` counters side by side; each array holds one of the four words of every counter.
+///
+/// A word is the low half of an element and the high half means nothing: a vector instruction multiplies the low halves
+/// of 64-bit lanes to whole products, whose halves are then both where they are needed.
 #[inline(always)]
-fn philox<const N: usize>(mut counter: [[u32; N]; WORDS], mut key: [u32; 2]) -> [[u32; N]; WORDS] {
+fn philox<const N: usize>(mut counter: [[u64; N]; WORDS], mut key: [u32; 2]) -> [[u64; N]; WORDS] {
     for _ in 0..ROUNDS {
         let [a, b, c, d] = counter;
         for lane in 0..N {
-            let [high_a, high_c] =
-                [high_product(a[lane], MULTIPLIERS[0]), high_product(c[lane], MULTIPLIERS[1])];
-            counter[0][lane] = high_c ^ b[lane] ^ key[0];
-            counter[1][lane] = c[lane].wrapping_mul(MULTIPLIERS[1]);
-            counter[2][lane] = high_a ^ d[lane] ^ key[1];
-            counter[3][lane] = a[lane].wrapping_mul(MULTIPLIERS[0]);
+            let (from_a, from_c) = (product(a[lane], MULTIPLIERS[0]), product(c[lane], MULTIPLIERS[1]));
+            counter[0][lane] = (from_c >> 32) ^ b[lane] ^ u64::from(key[0]);
+            counter[1][lane] = from_c;
+            counter[2][lane] = (from_a >> 32) ^ d[lane] ^ u64::from(key[1]);
+            counter[3][lane] = from_a;
         }
         key = [key[0].wrapping_add(KEY_INCREMENTS[0]), key[1].wrapping_add(KEY_INCREMENTS[1])];
     }
     counter
 }
 
-/// The upper half of a product.
+/// The product of the low halves.
 #[inline(always)]
-fn high_product(a: u32, b: u32) -> u32 {
-    ((u64::from(a) * u64::from(b)) >> 32) as u32
+fn product(a: u64, b: u32) -> u64 {
+    (a & u64::from(u32::MAX)) * u64::from(b)
 }
 
 #[cfg(test)]
@@ -140,7 +240,8 @@ mod tests {
             ),
         ];
         for (counter, key, want) in cases {
-            assert_eq!(philox(counter.map(|word| [word]), key).map(|[word]| word), want);
+            let counter = counter.map(|word| [u64::from(word)]);
+            assert_eq!(philox(counter, key).map(|[word]| word as u32), want);
         }
     }
 

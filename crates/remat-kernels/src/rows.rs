@@ -5,7 +5,6 @@
 
 use std::ops::Range;
 
-use crate::elementwise::{BLOCK, read_block};
 use crate::par;
 use crate::raw::Src;
 use crate::simd::wide;
@@ -13,7 +12,7 @@ use crate::simd::wide;
 /// Sums kept side by side along a row.
 const LANES: usize = 16;
 /// Rows that are added to the sums of the columns together.
-const ROWS: usize = 4;
+const ROWS: usize = 8;
 /// Elements of a chunk of rows: enough to pay for a task.
 const CHUNK_ELEMENTS: usize = 1 << 15;
 /// Bounds the workspace; more chunks than this help no machine.
@@ -32,29 +31,32 @@ pub(crate) fn sum_row<const N: usize, const K: usize>(
     f: impl Fn([f32; N]) -> [f64; K],
 ) -> [f64; K] {
     let mut sums = [[0.0; LANES]; K];
-    let mut blocks = [[0.0; BLOCK]; N];
-    for at in (0..cols).step_by(BLOCK) {
-        let width = BLOCK.min(cols - at);
+    let whole = cols / LANES * LANES;
+    for at in (0..whole).step_by(LANES) {
+        // Loops rather than `map`, which is not always compiled into the vector code around it.
+        let mut blocks = [[0.0; LANES]; N];
         for (block, (input, start)) in blocks.iter_mut().zip(inputs) {
-            read_block(input, start + at, block, width);
+            *block = input.array(start + at);
         }
-        let mut add = |i: usize, lane: usize| {
+        for lane in 0..LANES {
             let mut x = [0.0; N];
             for (x, block) in x.iter_mut().zip(&blocks) {
-                *x = block[i];
+                *x = block[lane];
             }
-            for (sum, term) in sums.iter_mut().zip(f(x)) {
+            let terms = f(x);
+            for (sum, term) in sums.iter_mut().zip(terms) {
                 sum[lane] += term;
             }
-        };
-        let whole = width / LANES * LANES;
-        for i in (0..whole).step_by(LANES) {
-            for lane in 0..LANES {
-                add(i + lane, lane);
-            }
         }
-        for i in whole..width {
-            add(i, i - whole);
+    }
+    for at in whole..cols {
+        let mut x = [0.0; N];
+        for (x, (input, start)) in x.iter_mut().zip(inputs) {
+            [*x] = input.array(start + at);
+        }
+        let terms = f(x);
+        for (sum, term) in sums.iter_mut().zip(terms) {
+            sum[at - whole] += term;
         }
     }
     sums.map(|lanes| lanes.iter().sum())
@@ -63,14 +65,18 @@ pub(crate) fn sum_row<const N: usize, const K: usize>(
 /// The largest element of a row; not-a-number is passed over.
 #[inline(always)]
 pub(crate) fn max_row(x: Src<'_>, start: usize, cols: usize) -> f32 {
-    let mut block = [0.0; BLOCK];
-    let mut maxima = [f32::NEG_INFINITY; BLOCK];
-    for at in (0..cols).step_by(BLOCK) {
-        let width = BLOCK.min(cols - at);
-        read_block(x, start + at, &mut block, width);
-        for (maximum, &x) in maxima.iter_mut().zip(&block[..width]) {
+    const LANES: usize = 32;
+    let mut maxima = [f32::NEG_INFINITY; LANES];
+    let whole = cols / LANES * LANES;
+    for at in (0..whole).step_by(LANES) {
+        let x: [f32; LANES] = x.array(start + at);
+        for (maximum, x) in maxima.iter_mut().zip(x) {
             *maximum = if x > *maximum { x } else { *maximum };
         }
+    }
+    for at in whole..cols {
+        let [x] = x.array(start + at);
+        maxima[at - whole] = if x > maxima[at - whole] { x } else { maxima[at - whole] };
     }
     maxima.iter().fold(f32::NEG_INFINITY, |a, &b| if b > a { b } else { a })
 }
@@ -79,7 +85,7 @@ pub(crate) fn max_row(x: Src<'_>, start: usize, cols: usize) -> f32 {
 pub(crate) struct ColumnMoments<'w> {
     /// `Σ_r a[r, c]`.
     pub(crate) sum: &'w [f64],
-    /// `Σ_r a[r, c] (b[r, c] - shift_r) factor_r`.
+    /// `Σ_r a[r, c] b[r, c]`.
     pub(crate) moment: &'w [f64],
 }
 
@@ -93,26 +99,23 @@ fn n_chunks(rows: usize, cols: usize) -> usize {
     (rows * cols).div_ceil(CHUNK_ELEMENTS).clamp(1, MAX_CHUNKS.min(rows.max(1)))
 }
 
-/// Sums over the rows of `a` and of its products with `b`, both `[rows, cols]`; `affine` gives a row's shift and
-/// factor. Rows are added in order within chunks of a size fixed by the shape, then the chunks in order.
-pub(crate) fn column_moments<'w>(
-    a: Src<'_>,
-    b: Src<'_>,
+/// Calls `task(rows, partial)` for chunks of rows whose number depends on the shape alone, each with `2 cols` sums of its
+/// own, which start at zero; then adds the sums of the chunks in order.
+pub(crate) fn sum_chunks(
+    rows: usize,
     cols: usize,
-    affine: impl Fn(usize) -> (f64, f64) + Copy + Send + Sync,
-    workspace: &'w mut [f32],
-) -> ColumnMoments<'w> {
-    let rows = a.len() / cols.max(1);
-    assert_eq!((a.len(), b.len()), (rows * cols, rows * cols), "both matrices are [rows, cols]");
+    workspace: &mut [f32],
+    task: impl Fn(Range<usize>, &mut [f64]) + Send + Sync,
+) -> ColumnMoments<'_> {
     let n_chunks = n_chunks(rows, cols);
     let rows_per_chunk = rows.div_ceil(n_chunks);
     // SAFETY: any bits are a valid f64, and `align_to_mut` sees to the alignment.
     let (_, aligned, _) = unsafe { workspace.align_to_mut::<f64>() };
     let partials = &mut aligned[..2 * n_chunks * cols];
     par::for_each_chunk(partials, 2 * cols.max(1), |chunk, partial| {
+        partial.fill(0.0);
         let first = (chunk * rows_per_chunk).min(rows);
-        let last = (first + rows_per_chunk).min(rows);
-        chunk_moments(a, b, cols, first..last, affine, partial);
+        task(first..(first + rows_per_chunk).min(rows), partial);
     });
     let (total, others) = partials.split_at_mut(2 * cols);
     for partial in others.chunks_exact(2 * cols.max(1)) {
@@ -124,54 +127,67 @@ pub(crate) fn column_moments<'w>(
     ColumnMoments { sum, moment }
 }
 
-wide! {
-    fn chunk_moments[F: Fn(usize) -> (f64, f64)](
-        a: Src<'_>,
-        b: Src<'_>,
-        cols: usize,
-        rows: Range<usize>,
-        affine: F,
-        partial: &mut [f64],
-    ) {
-        partial.fill(0.0);
-        let (sums, moments) = partial.split_at_mut(cols);
-        let whole = rows.start + rows.len() / ROWS * ROWS;
-        for row in (rows.start..whole).step_by(ROWS) {
-            let affine: [(f64, f64); ROWS] = std::array::from_fn(|i| affine(row + i));
-            add_rows(a, b, cols, row, affine, sums, moments);
+/// Sums over the rows of `a` and of its products with `b`, or with itself; both are `[rows, cols]`.
+pub(crate) fn column_moments<'w>(
+    a: Src<'_>,
+    b: Option<Src<'_>>,
+    cols: usize,
+    workspace: &'w mut [f32],
+) -> ColumnMoments<'w> {
+    let rows = a.len() / cols.max(1);
+    let other = b.unwrap_or(a);
+    assert_eq!((a.len(), other.len()), (rows * cols, rows * cols), "both matrices are [rows, cols]");
+    sum_chunks(rows, cols, workspace, |rows, partial| {
+        // SAFETY: nothing is written before all sums are taken.
+        let (a, other) = unsafe { (a.slice(), other.slice()) };
+        let of_chunk = rows.start * cols..rows.end * cols;
+        match b {
+            Some(_) => chunk_moments(&a[of_chunk.clone()], &other[of_chunk], cols, partial),
+            None => chunk_squares(&a[of_chunk], cols, partial),
         }
-        for row in whole..rows.end {
-            add_rows(a, b, cols, row, [affine(row)], sums, moments);
+    })
+}
+
+wide! {
+    /// Adds the rows of a chunk and their products to its sums, `2 cols` of them.
+    pub(crate) fn chunk_moments(a: &[f32], b: &[f32], cols: usize, partial: &mut [f64]) {
+        let (sums, moments) = partial.split_at_mut(cols);
+        let (mut a_groups, mut b_groups) = (a.chunks_exact(ROWS * cols), b.chunks_exact(ROWS * cols));
+        for (a, b) in (&mut a_groups).zip(&mut b_groups) {
+            let row = |i: usize| (&a[i * cols..][..cols], &b[i * cols..][..cols]);
+            add_rows::<ROWS>(std::array::from_fn(row), sums, moments);
+        }
+        let rest = a_groups.remainder().chunks_exact(cols).zip(b_groups.remainder().chunks_exact(cols));
+        for row in rest {
+            add_rows([row], sums, moments);
+        }
+    }
+}
+
+wide! {
+    /// Like [`chunk_moments`] with `b` the same as `a`, which is then read and converted once.
+    fn chunk_squares(a: &[f32], cols: usize, partial: &mut [f64]) {
+        let (sums, moments) = partial.split_at_mut(cols);
+        let groups = a.chunks_exact(ROWS * cols);
+        let rest = groups.remainder();
+        for a in groups {
+            let row = |i: usize| (&a[i * cols..][..cols], &a[i * cols..][..cols]);
+            add_rows::<ROWS>(std::array::from_fn(row), sums, moments);
+        }
+        for row in rest.chunks_exact(cols) {
+            add_rows([(row, row)], sums, moments);
         }
     }
 }
 
 /// Adds `R` rows to the sums of a chunk: together, so that the sums are read and written once for all of them.
 #[inline(always)]
-fn add_rows<const R: usize>(
-    a: Src<'_>,
-    b: Src<'_>,
-    cols: usize,
-    row: usize,
-    affine: [(f64, f64); R],
-    sums: &mut [f64],
-    moments: &mut [f64],
-) {
-    let (mut a_block, mut b_block) = ([[0.0; BLOCK]; R], [[0.0; BLOCK]; R]);
-    let blocks = sums.chunks_mut(BLOCK).zip(moments.chunks_mut(BLOCK)).enumerate();
-    for (block, (sums, moments)) in blocks {
-        for i in 0..R {
-            let at = (row + i) * cols + block * BLOCK;
-            read_block(a, at, &mut a_block[i], sums.len());
-            read_block(b, at, &mut b_block[i], sums.len());
-        }
-        for (c, (sum, moment)) in sums.iter_mut().zip(moments).enumerate() {
-            for i in 0..R {
-                let (shift, factor) = affine[i];
-                let a = f64::from(a_block[i][c]);
-                *sum += a;
-                *moment += a * ((f64::from(b_block[i][c]) - shift) * factor);
-            }
+fn add_rows<const R: usize>(rows: [(&[f32], &[f32]); R], sums: &mut [f64], moments: &mut [f64]) {
+    for (c, (sum, moment)) in sums.iter_mut().zip(moments).enumerate() {
+        for (a, b) in rows {
+            let a = f64::from(a[c]);
+            *sum += a;
+            *moment = a.mul_add(f64::from(b[c]), *moment);
         }
     }
 }

@@ -1,7 +1,8 @@
-//! One source, two machine codes: functions compiled for the baseline CPU and again for AVX2.
+//! One source, two machine codes: functions compiled for the baseline CPU and again for AVX2 with fused multiply-adds.
 //!
-//! The wide version is chosen at run time. It gives the same bits: the compiler never fuses a multiply with an add
-//! on its own, the kernels never ask for it, and vector lanes are written out as arrays in the source.
+//! The wide version is chosen at run time. It gives the same bits: the compiler never fuses a multiply with an add on
+//! its own, a `mul_add` in the source is fused on every CPU (by a slow library call where there is no instruction), and
+//! the order of sums is written out as arrays of lanes in the source.
 
 /// Defines a function whose body is compiled twice; callees must be `#[inline(always)]` to follow it.
 ///
@@ -17,12 +18,12 @@ macro_rules! wide {
 
             #[cfg(target_arch = "x86_64")]
             {
-                #[target_feature(enable = "avx2")]
+                #[target_feature(enable = "avx2,fma")]
                 fn avx2<$($($generics)*)?>($($arg: $ty),*) $(-> $ret)? {
                     body($($arg),*)
                 }
-                if std::arch::is_x86_feature_detected!("avx2") {
-                    // SAFETY: the CPU has AVX2, as just detected.
+                if std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("fma") {
+                    // SAFETY: the CPU has both, as just detected.
                     return unsafe { avx2($($arg),*) };
                 }
             }

@@ -1,12 +1,13 @@
 //! Softmax over the last dimension, and its gradient from the output alone.
 //!
 //! In: `x: [rows, cols]`. Out: `y` of the same shape; it may be `x`. `dx` may be `y` or `dy`. The maximum of a row is
-//! subtracted first, so no exponential overflows; the sum is taken in `f64`. The exponentials are computed twice,
-//! which is cheaper than a second buffer. Time O(rows · cols), no workspace.
+//! subtracted first, so no exponential overflows. Each exponential is computed once, written to `y`, and scaled there
+//! when the sum of its row is known. Sums are made in `f32` within a block and in `f64` beyond it. Time O(rows · cols),
+//! no workspace.
 
 use std::ops::Range;
 
-use crate::elementwise::{BLOCK, Map, map_run, read_block};
+use crate::elementwise::{Map, map_run};
 use crate::math::exp;
 use crate::raw::{Dst, Src};
 use crate::rows::{for_each_rows, max_row, sum_row};
@@ -22,9 +23,13 @@ wide! {
     fn forward_rows(x: Src<'_>, cols: usize, y: Dst<'_>, rows: Range<usize>) {
         for row in rows {
             let start = row * cols;
-            let (max, sum) = max_and_sum_of_exp(x, start, cols);
-            let scaled = ScaledExp { shift: max, factor: (1.0 / sum) as f32 };
-            map_run([(x, start)], (y, start), cols, scaled);
+            let max = max_row(x, start, cols);
+            let sum = sum_of_exp(x, start, cols, max, |at, block| {
+                // SAFETY: the row belongs to this task alone, and these elements of `x` have been read.
+                unsafe { y.write(start + at, block) }
+            });
+            let factor = (1.0 / sum) as f32;
+            map_run([(y.as_src(), start)], (y, start), cols, move |[e]: [f32; 1]| e * factor);
         }
     }
 }
@@ -54,20 +59,37 @@ wide! {
 #[inline(always)]
 pub(crate) fn max_and_sum_of_exp(x: Src<'_>, start: usize, cols: usize) -> (f32, f64) {
     let max = max_row(x, start, cols);
-    let mut sums = [0.0; BLOCK];
-    let mut block = [0.0; BLOCK];
-    for at in (0..cols).step_by(BLOCK) {
-        let width = BLOCK.min(cols - at);
-        // Elements past the end of the row become e^-∞ = 0.
-        block = if width < BLOCK { [f32::NEG_INFINITY; BLOCK] } else { block };
-        read_block(x, start + at, &mut block, width);
-        block.iter_mut().for_each(|x| *x = exp(*x - max));
-        for (sum, &e) in sums.iter_mut().zip(&block) {
-            *sum += f64::from(e);
+    (max, sum_of_exp(x, start, cols, max, |_, _| {}))
+}
+
+/// `Σ e^(x - shift)` over a row; `visit` gets the exponentials block by block, with the column of their first.
+#[inline(always)]
+fn sum_of_exp(x: Src<'_>, start: usize, cols: usize, shift: f32, visit: impl Fn(usize, &[f32])) -> f64 {
+    let mut sums = [0.0f64; LANES];
+    let whole = cols / BLOCK * BLOCK;
+    for at in (0..whole).step_by(BLOCK) {
+        let mut block: [f32; BLOCK] = x.array(start + at);
+        for x in &mut block {
+            *x = exp(*x - shift);
+        }
+        visit(at, &block);
+        for (lane, sum) in sums.iter_mut().enumerate() {
+            *sum += f64::from(
+                (block[lane] + block[lane + LANES]) + (block[lane + 2 * LANES] + block[lane + 3 * LANES]),
+            );
         }
     }
-    (max, sums.iter().sum())
+    for at in whole..cols {
+        let e = exp(x.array::<1>(start + at)[0] - shift);
+        visit(at, &[e]);
+        sums[at % LANES] += f64::from(e);
+    }
+    sums.iter().sum()
 }
+
+/// Elements that are read, computed and written together, and the sums that they are first added to.
+const BLOCK: usize = 4 * LANES;
+const LANES: usize = 8;
 
 /// `factor e^(x - shift)`.
 #[derive(Clone, Copy)]

@@ -6,12 +6,14 @@ use crate::bound::{Floor, memory_floor};
 use crate::ids::{NodeId, ValueId};
 use crate::plan::Plan;
 use crate::problem::Problem;
+use crate::reasons::{Reason, reasons};
 use crate::simulate::{SimulationError, simulate};
 use crate::units::Bytes;
 use std::fmt;
 
 /// How many entries of each list the text shows.
 const SHOWN: usize = 10;
+const MIB: f64 = (1u64 << 20) as f64;
 
 /// What sets the peak of a plan, and what it recomputes.
 #[derive(Clone, PartialEq, Debug)]
@@ -87,6 +89,15 @@ pub struct Recomputed {
     pub extra_cost: f64,
     /// Bytes of its outputs, which need not be held in the meantime.
     pub bytes: Bytes,
+    /// Over which steps they are not held, and what that makes room for; none for a node without outputs.
+    pub reason: Option<Reason>,
+}
+
+impl Recomputed {
+    /// What each MiB that is not held costs; nothing for outputs without bytes.
+    pub fn cost_per_mib(&self) -> Option<f64> {
+        (self.bytes > Bytes::ZERO).then(|| self.extra_cost / (self.bytes.0 as f64 / MIB))
+    }
 }
 
 /// Explains a plan; fails where the plan is not valid.
@@ -96,6 +107,7 @@ pub fn explain(problem: &Problem, plan: &Plan) -> Result<Explanation, Simulation
     for node in plan.computes() {
         runs[node.index()] += 1;
     }
+    let mut why = reasons(problem, &plan.steps, &result.curve);
     let made = |node: NodeId| problem.node(node).outputs.iter().map(|&v| problem.bytes(v)).sum();
     let mut recomputed: Vec<Recomputed> = problem
         .node_ids()
@@ -109,6 +121,7 @@ pub fn explain(problem: &Problem, plan: &Plan) -> Result<Explanation, Simulation
                 extra_runs,
                 extra_cost: node.cost * extra_runs as f64,
                 bytes: made(id),
+                reason: why.remove(&id),
             }
         })
         .collect();
@@ -168,6 +181,30 @@ impl Explanation {
     }
 }
 
+impl Explanation {
+    /// One line below a recomputed node: what dropping it makes room for.
+    fn write_reason(&self, f: &mut fmt::Formatter<'_>, reason: &Reason) -> fmt::Result {
+        let (from, to) = (reason.dropped_at, reason.again_at);
+        write!(f, "                dropped from step {from} to {to}: ")?;
+        let Some(step) = &reason.relieved else { return writeln!(f, "nothing runs in between") };
+        let (at, node, used) = (step.at, &step.name, step.used);
+        match reason.excess(self.budget) {
+            Bytes::ZERO => write!(f, "kept, step {at} ({node}, {used}) would still fit")?,
+            excess => {
+                write!(f, "kept, step {at} ({node}, {used}) would be {excess} over the budget")?;
+            }
+        }
+        match &step.alternative {
+            Some(other) => writeln!(
+                f,
+                "; instead {} ({}) could go for {:.6} {} and what its maker reads",
+                other.name, other.bytes, other.cost, self.cost_unit
+            ),
+            None => writeln!(f, "; nothing else of that size could go there"),
+        }
+    }
+}
+
 fn percent_above(cost: f64, base: f64) -> f64 {
     if base > 0.0 { 100.0 * (cost / base - 1.0) } else { 0.0 }
 }
@@ -192,6 +229,7 @@ impl fmt::Display for Explanation {
             self.overhead_percent()
         )?;
         match self.gap_percent() {
+            Some(gap) if gap <= 0.0 => writeln!(f, "; no plan within the budget costs less")?,
             Some(gap) => writeln!(f, "; at most {gap:.2} % above the cheapest plan")?,
             None => writeln!(f)?,
         }
@@ -216,7 +254,14 @@ impl fmt::Display for Explanation {
         for node in self.recomputed.iter().take(SHOWN) {
             let name = place(&node.name, &node.module);
             let (runs, bytes) = (node.extra_runs, node.bytes.to_string());
-            writeln!(f, "  {bytes:>12}  {name}, {runs} extra, {:.6} {}", node.extra_cost, self.cost_unit)?;
+            write!(f, "  {bytes:>12}  {name}, {runs} extra, {:.6} {}", node.extra_cost, self.cost_unit)?;
+            match node.cost_per_mib() {
+                Some(price) => writeln!(f, ", {price:.6} {} per MiB", self.cost_unit)?,
+                None => writeln!(f)?,
+            }
+            if let Some(reason) = &node.reason {
+                self.write_reason(f, reason)?;
+            }
         }
         more(f, self.recomputed.len(), "recomputed nodes")
     }

@@ -30,6 +30,9 @@ pub enum StopReason {
     BudgetMet,
     /// The planner tried all it knows.
     SearchExhausted,
+    /// No plan that keeps the problem's order, with one run per node between two first runs, costs less; another
+    /// order might.
+    OptimalInOrder,
     /// The limit on time was reached.
     TimeLimit,
     /// The limit on work was reached.
@@ -41,6 +44,7 @@ impl fmt::Display for StopReason {
         f.write_str(match self {
             StopReason::BudgetMet => "the budget is met",
             StopReason::SearchExhausted => "the search is exhausted",
+            StopReason::OptimalInOrder => "no plan in the problem's order costs less",
             StopReason::TimeLimit => "the time limit is reached",
             StopReason::WorkLimit => "the work limit is reached",
         })
@@ -71,6 +75,13 @@ pub enum Why {
     },
     /// The planner does not apply to this problem.
     NotApplicable(String),
+}
+
+impl Why {
+    /// Whether it proves that no plan at all meets the budget.
+    pub fn is_proof(&self) -> bool {
+        matches!(self, Why::BelowFloor(_) | Why::CutTooLarge { .. } | Why::Exhausted)
+    }
 }
 
 impl fmt::Display for Why {

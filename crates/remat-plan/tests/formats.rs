@@ -446,11 +446,17 @@ fn an_explanation_names_the_peak_and_the_recomputes() {
                  228 B  w0, waits for a later use
           ... and 5 more live values
         recomputed nodes: 6
-                 445 B  linear2 in layers.2, 3 extra, 1335.000000 us
-              1.14 KiB  linear3 in layers.3, 1 extra, 1166.000000 us
-                 882 B  linear1 in layers.1, 1 extra, 882.000000 us
-                 604 B  linear0 in layers.0, 1 extra, 604.000000 us
-                 445 B  gelu2 in layers.2, 2 extra, 89.000000 us
-                 445 B  add2 in layers.2, 2 extra, 44.500000 us
+                 445 B  linear2 in layers.2, 3 extra, 1335.000000 us, 3145728.000000 us per MiB
+                        dropped from step 12 to 46: kept, step 30 (dloss, 7.77 KiB) would be 352 B over the budget; instead y0 (604 B) could go for 30.200000 us and what its maker reads
+              1.14 KiB  linear3 in layers.3, 1 extra, 1166.000000 us, 1048576.000000 us per MiB
+                        dropped from step 17 to 51: kept, step 30 (dloss, 7.77 KiB) would be 1.05 KiB over the budget; instead y3 (1.14 KiB) could go for 58.300000 us and what its maker reads
+                 882 B  linear1 in layers.1, 1 extra, 882.000000 us, 1048576.000000 us per MiB
+                        dropped from step 7 to 73: kept, step 30 (dloss, 7.77 KiB) would be 789 B over the budget; instead y1 (882 B) could go for 44.100000 us and what its maker reads
+                 604 B  linear0 in layers.0, 1 extra, 604.000000 us, 1048576.000000 us per MiB
+                        dropped from step 2 to 81: kept, step 30 (dloss, 7.77 KiB) would be 511 B over the budget; instead y0 (604 B) could go for 30.200000 us and what its maker reads
+                 445 B  gelu2 in layers.2, 2 extra, 89.000000 us, 209715.200000 us per MiB
+                        dropped from step 14 to 47: kept, step 30 (dloss, 7.77 KiB) would be 352 B over the budget; instead y0 (604 B) could go for 30.200000 us and what its maker reads
+                 445 B  add2 in layers.2, 2 extra, 44.500000 us, 104857.600000 us per MiB
+                        dropped from step 19 to 49: kept, step 30 (dloss, 7.77 KiB) would be 352 B over the budget; instead y0 (604 B) could go for 30.200000 us and what its maker reads
     "#]].assert_eq(&explanation.to_string());
 }

@@ -3,9 +3,7 @@
 mod common;
 
 use common::{count, network, random_problem};
-use remat_plan::{
-    Bytes, Outcome, PLANNERS, Problem, Request, Why, check, frontier, memory_floor, simulate, solve,
-};
+use remat_plan::{Bytes, Outcome, PLANNERS, Problem, Request, check, memory_floor, simulate, solve};
 
 fn keep_all_peak(problem: &Problem) -> u64 {
     let outcome =
@@ -101,77 +99,22 @@ fn an_unknown_planner_is_an_error_that_lists_the_known_ones() {
     assert!(error.starts_with("there is no planner `magic`; the planners are save-all, sqrt"), "{error}");
 }
 
-/// Compares every planner with the oracle; says whether the oracle answered.
-fn check_against_exhaustive(problem: &Problem, budget: u64) -> bool {
-    let request = Request { effort: Some(0.02), ..Request::new(Bytes(budget)) };
-    let oracle = solve(problem, "exhaustive", &request).expect("the oracle makes valid plans");
-    let optimum = match &oracle {
-        Outcome::Optimal(plan) => Some(plan.cost),
-        Outcome::Infeasible { why: Why::Exhausted | Why::BelowFloor(_), .. } => None,
-        _ => return false,
-    };
-    for info in PLANNERS {
-        let outcome = solve(problem, info.name, &request).unwrap_or_else(|bug| panic!("{bug}"));
-        let name = format!("{} on {} at {budget}", info.name, problem.name);
-        match (outcome, optimum) {
-            (Outcome::Optimal(plan) | Outcome::Feasible(plan, _), Some(optimum)) => {
-                let bound = plan.lower_bound.expect("every plan has a bound");
-                assert!(
-                    bound <= optimum * (1.0 + 1e-9),
-                    "{name}: the bound {bound} is above the optimum {optimum}"
-                );
-                assert!(
-                    plan.cost >= optimum * (1.0 - 1e-9),
-                    "{name}: {} is below the optimum {optimum}",
-                    plan.cost
-                );
-                if info.name == "best" {
-                    assert!(plan.cost <= optimum * (1.0 + 1e-9), "{name}: {} is not {optimum}", plan.cost);
-                }
-            }
-            (Outcome::Infeasible { why, .. }, Some(_)) => {
-                let is_proof = matches!(why, Why::BelowFloor(_) | Why::CutTooLarge { .. } | Why::Exhausted);
-                assert!(!is_proof, "{name}: a feasible budget is called infeasible: {why}");
-                assert_ne!(info.name, "best", "{name}: a feasible budget is called infeasible");
-            }
-            (Outcome::Optimal(_) | Outcome::Feasible(..), None) => {
-                panic!("{name}: there is no plan, says the oracle")
-            }
-            (Outcome::Infeasible { .. }, None) => {}
-        }
-    }
-    true
-}
-
 #[test]
-fn best_equals_exhaustive_search_on_tiny_graphs_and_no_bound_exceeds_the_optimum() {
-    let mut n_answers = 0;
-    let n_graphs = std::env::var("REMAT_RANDOM_GRAPHS").ok().and_then(|n| n.parse().ok()).unwrap_or(150);
-    for seed in 1000..1000 + n_graphs {
-        let problem = random_problem(seed, 8);
+fn best_is_not_worse_than_any_other_planner_on_layered_graphs() {
+    for (seed, n_layers) in [(1, 6), (2, 12), (3, 24)] {
+        let problem = network(seed, n_layers);
         let (floor, all) = (memory_floor(&problem).bytes.0, keep_all_peak(&problem));
-        for budget in [floor.saturating_sub(1), floor, floor + 2, (floor + all) / 2] {
-            n_answers += usize::from(check_against_exhaustive(&problem, budget));
+        for percent in [10, 30, 60] {
+            let budget = Bytes(floor + (all - floor) * percent / 100);
+            let request = Request { effort: Some(0.02), ..Request::new(budget) };
+            let cost =
+                |planner: &str| solve(&problem, planner, &request).unwrap().plan().map(|plan| plan.cost);
+            let best = cost("best");
+            for info in PLANNERS.iter().filter(|info| info.name != "ilp") {
+                let Some(other) = cost(info.name) else { continue };
+                let name = format!("{} on {} at {percent} % of the range", info.name, problem.name);
+                assert!(best.is_some_and(|best| best <= other * (1.0 + 1e-9)), "{name}: {other} < {best:?}");
+            }
         }
-    }
-    assert!(n_answers as u64 > 3 * n_graphs, "the oracle answered only {n_answers} times");
-}
-
-#[test]
-fn the_frontier_is_monotone_and_every_point_is_checked() {
-    let problem = network(5, 10);
-    for planner in ["mu-two", "sqrt", "chain-dp"] {
-        let points = frontier(&problem, planner, 21, &Request::new(Bytes(0))).unwrap();
-        assert_eq!(points.len(), 21);
-        let mut last_cost = f64::INFINITY;
-        for point in &points {
-            let Some(plan) = &point.plan else { continue };
-            assert_eq!(check(&problem, plan), [], "{planner} at {}", point.budget);
-            assert_eq!(plan.budget_bytes, point.budget);
-            assert!(plan.cost <= last_cost, "{planner} at {}", point.budget);
-            last_cost = plan.cost;
-        }
-        let last = points[20].plan.as_ref().expect("keeping everything fits");
-        assert_eq!(last.cost, problem.base_cost(), "{planner}");
     }
 }

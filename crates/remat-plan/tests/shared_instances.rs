@@ -3,15 +3,12 @@
 //! The files are looked for in REMAT_PLANNING_DIR, or in ../shared/planning beside the workspace; the test says
 //! so and passes where they are absent, because they are not ours to distribute.
 
-use remat_plan::{Bytes, PLANNERS, Problem, Request, solve};
-use std::path::{Path, PathBuf};
-use std::process::Command;
+mod common;
 
-fn planning_dir() -> Option<PathBuf> {
-    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/planning");
-    let dir = std::env::var_os("REMAT_PLANNING_DIR").map_or(beside, PathBuf::from);
-    dir.join("check_plan.py").exists().then_some(dir)
-}
+use common::planning_dir;
+use remat_plan::{Bytes, PLANNERS, Problem, Request, solve};
+use std::path::Path;
+use std::process::Command;
 
 #[test]
 fn every_planner_passes_the_external_checker() {

@@ -9,12 +9,12 @@
 //! instead of living to the end of the step.
 
 use crate::error::{Error, Result};
-use crate::graph::{Builder, FileLayout, Graph, Init, Kind, Phase, Value};
+use crate::graph::{Builder, Graph, Kind, Phase, Value};
 use crate::ids::{Id, IdVec, NodeId, ValueId};
+use crate::op::GradArgs;
 use crate::op::add::Add;
 use crate::op::constant::Constant;
-use crate::op::{GradArgs, Op};
-use crate::train::Optimizer;
+use crate::train::{Optimizer, updates};
 
 /// A whole training step.
 #[derive(Clone, PartialEq, Debug)]
@@ -29,7 +29,7 @@ pub struct TrainingStep {
 
 /// Differentiates `forward` and appends the updates of `optimizer`.
 pub fn training_step(forward: &Graph, optimizer: &Optimizer) -> Result<TrainingStep> {
-    let step = append_updates(differentiate(forward)?, optimizer)?;
+    let step = updates::append(differentiate(forward)?, optimizer)?;
     let order = updates_as_early_as_possible(&step.graph);
     Ok(in_order(&step, &order))
 }
@@ -97,25 +97,6 @@ fn needs_gradient(graph: &Graph) -> IdVec<ValueId, bool> {
     needs
 }
 
-/// Appends one update node per parameter, with the optimizer's state as new sources.
-fn append_updates(step: TrainingStep, optimizer: &Optimizer) -> Result<TrainingStep> {
-    let mut b = Builder::extend(step.graph, Phase::Optimizer);
-    for &(parameter, gradient) in &step.gradients {
-        let name = b.graph().value_name(parameter);
-        let file_layout = b.graph().source(parameter).map_or(FileLayout::Same, |s| s.file_layout);
-        let ty = b.ty(parameter).clone();
-        let mut inputs = vec![parameter, gradient];
-        for state in optimizer.state_names() {
-            let path = format!("optimizer.{name}.{state}");
-            inputs.push(b.source(&path, Kind::OptimizerState, ty.clone(), Init::Constant(0.0), file_layout));
-        }
-        let scope = name.rsplit_once('.').map_or(name.as_str(), |(module, _)| module).to_owned();
-        let op: Op = optimizer.op();
-        b.at_scope(&scope, |b| b.add_all(op, &inputs))?;
-    }
-    Ok(TrainingStep { graph: b.finish(), ..step })
-}
-
 /// The order in which every optimizer node stands just after its last dependency.
 fn updates_as_early_as_possible(graph: &Graph) -> Vec<NodeId> {
     let mut last_reader: IdVec<ValueId, Option<NodeId>> = IdVec::filled(graph.values.len(), None);
@@ -126,11 +107,16 @@ fn updates_as_early_as_possible(graph: &Graph) -> Vec<NodeId> {
             last_reader[v] = Some(n);
         }
     }
-    // An update is ready once its gradient is made and everybody who reads the old state has run.
+    // An update is ready once its gradient is made and everybody who reads the old state has run. What an update reads
+    // may itself be made by an optimizer node, which then stands earlier or at the same place.
+    let mut place: IdVec<NodeId, Option<NodeId>> = graph.nodes.ids().map(Some).collect();
     let mut ready: IdVec<NodeId, Vec<NodeId>> = IdVec::filled(graph.nodes.len(), Vec::new());
     for update in updates {
-        let after = graph.nodes[update].inputs.iter().filter_map(|&v| last_reader[v]).max();
-        ready[after.expect("an update reads a gradient, which a backward node makes")].push(update);
+        let made = |v: ValueId| graph.values[v].producer.and_then(|(node, _)| place[node]);
+        let after = graph.nodes[update].inputs.iter().filter_map(|&v| last_reader[v].max(made(v))).max();
+        let after = after.expect("an update reads a gradient, which a backward node makes");
+        place[update] = Some(after);
+        ready[after].push(update);
     }
     others.iter().flat_map(|&n| std::iter::once(n).chain(ready[n].iter().copied())).collect()
 }

@@ -79,6 +79,22 @@ pub enum Error {
         /// What is wrong.
         message: String,
     },
+    /// A checkpoint, or a folder of them, that cannot be used.
+    #[error("{place}: {message}")]
+    Checkpoint {
+        /// File or folder.
+        place: String,
+        /// What is wrong and what to do.
+        message: String,
+    },
+    /// Training data that cannot be used.
+    #[error("{place}: {message}")]
+    TrainingData {
+        /// File or folder, and the place in it where there is one.
+        place: String,
+        /// What is wrong and what would be right.
+        message: String,
+    },
     /// The operating system refused.
     #[error("{action}: {source}")]
     Io {
@@ -87,6 +103,9 @@ pub enum Error {
         /// The cause.
         source: std::io::Error,
     },
+    /// A module to checkpoint that the model does not have.
+    #[error("{0}; `remat graph` and `remat profile` show the modules of a model")]
+    Module(#[from] remat_plan::UnknownModule),
     /// The planner crate refused its input.
     #[error(transparent)]
     Plan(#[from] remat_plan::Error),

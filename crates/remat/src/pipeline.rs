@@ -2,17 +2,18 @@
 
 use crate::autodiff::{TrainingStep, training_step};
 use crate::error::{Error, Result};
+use crate::fuse::fuse;
 use crate::graph::Graph;
 use crate::ids::{IdVec, NodeId};
 use crate::layout::{self, Layout};
 use crate::profile::{self, Machine, PlanningProblem};
 use crate::rewrite::{self, Schedule};
 use crate::train::Optimizer;
-use remat_plan::{Bytes, Floor, Outcome, Plan, Request, memory_floor, solve};
+use remat_plan::{Bytes, Floor, Outcome, Plan, Request, Why, memory_floor, solve};
 use std::time::Instant;
 
 /// Where the planner's costs come from.
-#[derive(Clone, Copy, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub enum Costs {
     /// Flops and bytes against these speeds.
     Analytic(Machine),
@@ -75,17 +76,33 @@ pub struct Refusal {
     pub floor: Bytes,
     /// The node that sets the floor.
     pub floor_node: String,
+    /// What the planner said about this very budget: a proof, or that it gave up. Nothing where only fragmentation
+    /// stood in the way.
+    pub why: Option<Why>,
+}
+
+impl Refusal {
+    /// The proof that no plan fits, if there is one.
+    pub fn proof(&self) -> Option<&Why> {
+        self.why.as_ref().filter(|why| why.is_proof())
+    }
 }
 
 impl std::fmt::Display for Refusal {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Refusal { budget, planner, lowest_peak, floor, floor_node } = self;
+        let Refusal { budget, planner, lowest_peak, floor, floor_node, .. } = self;
         if budget < floor {
             write!(
                 f,
                 "budget {budget} is below the floor of {floor}, set by {floor_node}: no plan can fit; "
             )?;
             write!(f, "raise the budget or make the batch smaller")
+        } else if self.proof().is_some() {
+            write!(
+                f,
+                "budget {budget} is too small for every plan, although the floor is {floor}, set by {floor_node}; "
+            )?;
+            write!(f, "the lowest peak found is {lowest_peak}: ask for that or make the batch smaller")
         } else {
             write!(f, "budget {budget} is too small: `{planner}` never got below {lowest_peak} ")?;
             write!(
@@ -96,18 +113,28 @@ impl std::fmt::Display for Refusal {
     }
 }
 
-/// Differentiates, verifies and profiles a model. `progress` is told how many of how many nodes are measured.
+/// Differentiates, fuses, verifies and profiles a model. `progress` is told how many of how many nodes are measured.
 pub fn prepare(
     forward: &Graph,
     optimizer: &Optimizer,
     costs: Costs,
     progress: impl FnMut(usize, usize),
 ) -> Result<Prepared> {
-    let step = training_step(forward, optimizer)?;
+    let step = verified(training_step(forward, optimizer)?, "autodiff")?;
+    prepare_step(verified(fuse(&step), "fusion")?, costs, progress)
+}
+
+fn verified(step: TrainingStep, stage: &'static str) -> Result<TrainingStep> {
     let faults = step.graph.verify();
-    if !faults.is_empty() {
-        return Err(Error::Bug { stage: "autodiff", faults });
-    }
+    if faults.is_empty() { Ok(step) } else { Err(Error::Bug { stage, faults }) }
+}
+
+/// Profiles a verified training step as it is, for example one that was not fused.
+pub fn prepare_step(
+    step: TrainingStep,
+    costs: Costs,
+    progress: impl FnMut(usize, usize),
+) -> Result<Prepared> {
     let seconds = match costs {
         Costs::Analytic(machine) => profile::analytic(&step.graph, &machine),
         Costs::Measured(n_threads) => profile::measure(&step.graph, n_threads, progress)?.seconds(),
@@ -129,6 +156,7 @@ pub fn compile(prepared: &Prepared, planner: &str, request: &Request) -> Result<
     let Prepared { step, problem, floor, .. } = prepared;
     let budget = request.budget;
     let mut lowest: Option<Bytes> = None;
+    let mut refused = None;
     let mut attempt = request.clone();
     let begin = Instant::now();
     for _ in 0..MAX_ATTEMPTS {
@@ -149,7 +177,10 @@ pub fn compile(prepared: &Prepared, planner: &str, request: &Request) -> Result<
                 let excess = program.peak().0 - budget.0;
                 attempt.budget = Bytes(program.plan.peak_bytes.0.saturating_sub(excess));
             }
-            Outcome::Infeasible { lowest_peak, .. } => {
+            Outcome::Infeasible { lowest_peak, why } => {
+                if attempt.budget == budget {
+                    refused = Some(why);
+                }
                 if lowest.is_some() || lowest_peak <= attempt.budget || budget < floor.bytes {
                     lowest = lowest.or(Some(lowest_peak));
                     break;
@@ -161,7 +192,8 @@ pub fn compile(prepared: &Prepared, planner: &str, request: &Request) -> Result<
     }
     let lowest_peak = lowest.unwrap_or(attempt.budget).max(floor.bytes);
     let (floor, floor_node) = (floor.bytes, floor.node_name.clone());
-    Ok(Fit::Refused(Refusal { budget, planner: planner.to_owned(), lowest_peak, floor, floor_node }))
+    let planner = planner.to_owned();
+    Ok(Fit::Refused(Refusal { budget, planner, lowest_peak, floor, floor_node, why: refused }))
 }
 
 /// Carries a plan out and lays it out in an arena that need not be smaller than `enough`. Every stage's result has

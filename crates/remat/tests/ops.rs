@@ -7,7 +7,7 @@
 
 use remat::graph::{Builder, DType, Graph, Init, Kind, Type};
 use remat::ids::{IdVec, ValueId};
-use remat::op::{Alone, Example, Fill, GradArgs, NaiveIo, Op, Run};
+use remat::op::{Alone, Example, Fill, GradArgs, MicroBatch, NaiveIo, Op, Run};
 
 /// Largest error of a kernel, relative to the largest element of the output.
 const KERNEL_TOLERANCE: f64 = 2e-5;
@@ -15,7 +15,7 @@ const KERNEL_TOLERANCE: f64 = 2e-5;
 const STEP: f64 = 1e-6;
 const SLOPE_TOLERANCE: f64 = 1e-5;
 
-const RUN: Run = Run { seed: 11, step: 3, learning_rate: 0.05 };
+const RUN: Run = Run { seed: 11, step: 3, learning_rate: 0.05, micro: MicroBatch::ONLY };
 
 /// A reproducible sequence of numbers in `0..1`.
 struct Numbers(u64);

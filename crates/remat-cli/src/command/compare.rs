@@ -94,7 +94,7 @@ impl Flags {
             model: model.info.name,
             optimizer: model.optimizer.name(),
             planner: self.planner.planner.clone(),
-            seed: self.planner.seed,
+            seed: self.planner.seed(),
             threads: model.n_threads,
             n_steps,
             n_parameters: model.forward.n_parameters(),
@@ -119,7 +119,7 @@ impl Flags {
         memory::reset_peak();
         let progress = Progress::new("training both", n_steps);
         let show = |done| progress.set(done, n_steps);
-        let seed = self.planner.seed;
+        let seed = self.planner.seed();
         let compared =
             train::compare(&prepared, &program, &model.optimizer, seed, model.n_threads, n_steps, show)?;
         drop(progress);

@@ -7,7 +7,7 @@ use crate::progress::Progress;
 use crate::{Answer, memory};
 use anyhow::Result;
 use clap::Args;
-use remat::profile::Machine;
+use remat::profile::{Machine, Origin};
 use remat_plan::Bytes;
 use serde::Serialize;
 use std::num::NonZeroUsize;
@@ -18,6 +18,9 @@ pub(crate) struct Flags {
     /// Threads to measure with; by default as many as the machine runs at once.
     #[arg(long, value_name = "N")]
     threads: Option<NonZeroUsize>,
+    /// Measure the speeds again instead of taking those that were kept.
+    #[arg(long)]
+    remeasure: bool,
 }
 
 #[derive(Serialize)]
@@ -31,6 +34,7 @@ struct Health {
     memory_available_bytes: Option<Bytes>,
     memory_limit_bytes: Option<Bytes>,
     peak_resident_is_readable: bool,
+    speeds_file: String,
     advice: Vec<&'static str>,
 }
 
@@ -38,7 +42,8 @@ impl Flags {
     pub(super) fn run(&self, out: &mut Output) -> Result<Answer> {
         let n_threads = self.threads.map_or_else(available_threads, NonZeroUsize::get);
         let progress = Progress::new("measuring speeds", 1);
-        let machine = Machine::measure(n_threads)?;
+        let measure = if self.remeasure { Machine::remeasure } else { Machine::load };
+        let (machine, origin) = measure(n_threads)?;
         drop(progress);
         let cpu_features = cpu_features();
         let peak_resident_is_readable = memory::peak_resident().is_some();
@@ -62,9 +67,19 @@ impl Flags {
             memory_available_bytes: memory::available(),
             memory_limit_bytes: memory::group_limit(),
             peak_resident_is_readable,
+            speeds_file: describe(&origin),
             advice,
         })?;
         Ok(Answer::Yes)
+    }
+}
+
+/// Where the speeds come from.
+fn describe(origin: &Origin) -> String {
+    match origin {
+        Origin::Kept(path) => format!("kept in {}", path.display()),
+        Origin::Measured(path) => format!("measured now, kept in {}", path.display()),
+        Origin::NotKept(reason) => format!("measured now, not kept: {reason}"),
     }
 }
 
@@ -101,6 +116,7 @@ impl Report for Health {
             ("matrix product", format!("{:.1} GFLOP/s", machine.flops / 1e9)),
             ("copy", format!("{:.1} GB/s", machine.bandwidth / 1e9)),
             ("calling a kernel", seconds(machine.overhead)),
+            ("these speeds", self.speeds_file.clone()),
             (
                 "memory",
                 format!(

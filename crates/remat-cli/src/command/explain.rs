@@ -3,12 +3,13 @@
 use crate::flags::{PlannerFlags, StepFlags};
 use crate::format::{Align, change, cost, count, table};
 use crate::output::{Output, Paint, Report};
+use crate::prices::Prices;
 use crate::progress::Progress;
 use crate::target::{Planned, Target, TargetFlags, n_recomputes, overhead_percent};
 use crate::{Answer, files};
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
-use remat_plan::{Budget, Bytes, Explanation, Plan, Status, explain};
+use remat_plan::{Alternative, Budget, Bytes, Explanation, PLANNERS, Plan, Reason, Status, explain};
 use serde::Serialize;
 use std::path::PathBuf;
 
@@ -40,6 +41,12 @@ struct Explained {
     keep_all_peak_bytes: Bytes,
     /// Missing when nothing fits.
     explanation: Option<Details>,
+    /// Why nothing fits, if that is proved.
+    proof: Option<String>,
+    /// What a MiB is worth here; missing when nothing fits.
+    prices: Option<Prices>,
+    /// Who planned the other budgets.
+    budgets_planner: String,
     budgets: Vec<BudgetRow>,
     #[serde(skip)]
     body: String,
@@ -73,6 +80,27 @@ struct RecomputedRow {
     extra_runs: usize,
     extra_cost: f64,
     output_bytes: Bytes,
+    cost_per_mib: Option<f64>,
+    reason: Option<ReasonRow>,
+}
+
+/// What dropping the outputs makes room for.
+#[derive(Serialize)]
+struct ReasonRow {
+    dropped_at_step: usize,
+    again_at_step: usize,
+    relieved_step: Option<usize>,
+    relieved_node: Option<String>,
+    /// By how much the budget would be exceeded there if the outputs were kept.
+    excess_if_kept_bytes: Bytes,
+    alternative: Option<AlternativeRow>,
+}
+
+#[derive(Serialize)]
+struct AlternativeRow {
+    value: String,
+    bytes: Bytes,
+    cost: f64,
 }
 
 /// What another budget would cost.
@@ -85,6 +113,8 @@ struct BudgetRow {
     cost: Option<f64>,
     overhead_percent: Option<f64>,
     n_recomputes: Option<usize>,
+    /// What each MiB above the explained plan's budget saves, on average.
+    saved_per_mib: Option<f64>,
 }
 
 impl Flags {
@@ -101,7 +131,7 @@ impl Flags {
                 plan.budget_bytes = budget.unwrap_or(plan.budget_bytes);
                 explain(problem, &plan)
                     .with_context(|| format!("{}: the plan is not valid", path.display()))?;
-                Planned::Fits { plan, arena: None }
+                Planned::Fits { plan, program: None }
             }
             (None, Some(budget)) => target.plan(&self.planner, budget)?,
             (None, None) => bail!("give --budget SIZE or --plan FILE"),
@@ -116,10 +146,24 @@ impl Explained {
     fn of(target: &Target, planned: Planned, flags: &PlannerFlags) -> Result<Explained> {
         let problem = target.problem();
         let plan = planned.to_plan(problem);
+        // A plan file may come from any planner; other budgets are asked of the same one where we have it.
+        let is_known = PLANNERS.iter().any(|planner| planner.name == plan.planner);
+        let flags = &if is_known { flags.with_planner(&plan.planner) } else { flags.clone() };
+        let (mut proof, mut prices) = (None, None);
         let (fits, body, explanation) = match &planned {
-            Planned::Refused(refusal) => (false, format!("{refusal}\nthe floor: {}\n", target.floor()), None),
-            Planned::Fits { plan, .. } => {
+            Planned::Refused(refusal) => {
+                proof = refusal.proof().map(ToString::to_string);
+                let why = proof.clone().unwrap_or_else(|| format!("the floor: {}", target.floor()));
+                (false, format!("{refusal}\n{why}\n"), None)
+            }
+            Planned::Fits { plan, program } => {
                 let explanation = explain(problem, plan).context("explaining the plan")?;
+                prices = Some(Prices::of(
+                    target,
+                    flags,
+                    plan,
+                    program.as_ref().map_or(explanation.peak, |program| program.peak()),
+                )?);
                 (
                     explanation.peak <= plan.budget_bytes,
                     explanation.to_string(),
@@ -133,6 +177,9 @@ impl Explained {
             floor_node: target.floor().node_name.clone(),
             keep_all_peak_bytes: target.keep_all_peak(),
             explanation,
+            proof,
+            prices,
+            budgets_planner: flags.planner.clone(),
             budgets: other_budgets(target, flags, &plan)?,
             body,
             cost_unit: problem.cost_unit.clone(),
@@ -156,6 +203,8 @@ impl Details {
             extra_runs: node.extra_runs,
             extra_cost: node.extra_cost,
             output_bytes: node.bytes,
+            cost_per_mib: node.cost_per_mib(),
+            reason: node.reason.as_ref().map(|reason| ReasonRow::of(reason, explanation.budget)),
         });
         Details {
             peak_bytes: explanation.peak,
@@ -167,6 +216,25 @@ impl Details {
             is_recompute_at_peak: peak.is_some_and(|peak| peak.is_recompute),
             live_at_peak: live.collect(),
             recomputed: recomputed.collect(),
+        }
+    }
+}
+
+impl ReasonRow {
+    fn of(reason: &Reason, budget: Bytes) -> ReasonRow {
+        let relieved = reason.relieved.as_ref();
+        let alternative = |other: &Alternative| AlternativeRow {
+            value: other.name.clone(),
+            bytes: other.bytes,
+            cost: other.cost,
+        };
+        ReasonRow {
+            dropped_at_step: reason.dropped_at,
+            again_at_step: reason.again_at,
+            relieved_step: relieved.map(|step| step.at),
+            relieved_node: relieved.map(|step| step.name.clone()),
+            excess_if_kept_bytes: reason.excess(budget),
+            alternative: relieved.and_then(|step| step.alternative.as_ref()).map(alternative),
         }
     }
 }
@@ -186,15 +254,17 @@ fn other_budgets(target: &Target, flags: &PlannerFlags, plan: &Plan) -> Result<V
     let progress = Progress::new("planning other budgets", budgets.len());
     let mut rows = Vec::new();
     for budget in &budgets {
-        rows.push(BudgetRow::of(target, *budget, &target.plan(flags, *budget)?));
+        rows.push(BudgetRow::of(target, *budget, &target.plan(flags, *budget)?, plan));
         progress.set(rows.len(), budgets.len());
     }
     Ok(rows)
 }
 
 impl BudgetRow {
-    fn of(target: &Target, budget_bytes: Bytes, planned: &Planned) -> BudgetRow {
+    fn of(target: &Target, budget_bytes: Bytes, planned: &Planned, explained: &Plan) -> BudgetRow {
         let problem = target.problem();
+        let more_mib = budget_bytes.saturating_sub(explained.budget_bytes).0 as f64 / (1u64 << 20) as f64;
+        let is_above = explained.status != Status::Infeasible && more_mib > 0.0;
         match planned {
             Planned::Refused(refusal) => BudgetRow {
                 budget_bytes,
@@ -203,14 +273,16 @@ impl BudgetRow {
                 cost: None,
                 overhead_percent: None,
                 n_recomputes: None,
+                saved_per_mib: None,
             },
-            Planned::Fits { plan, arena } => BudgetRow {
+            Planned::Fits { plan, program } => BudgetRow {
                 budget_bytes,
                 fits: true,
-                peak_bytes: arena.unwrap_or(plan.peak_bytes),
+                peak_bytes: program.as_ref().map_or(plan.peak_bytes, |program| program.peak()),
                 cost: Some(plan.cost),
                 overhead_percent: Some(overhead_percent(problem, plan)),
                 n_recomputes: Some(n_recomputes(problem, plan)),
+                saved_per_mib: is_above.then(|| (explained.cost - plan.cost).max(0.0) / more_mib),
             },
         }
     }
@@ -230,16 +302,24 @@ impl Report for Explained {
             };
             let [price, percent, n] = price;
             let mark = if row.budget_bytes == self.budget_bytes { "this budget" } else { "" };
-            vec![row.budget_bytes.to_string(), price, percent, n, mark.to_owned()]
+            let saved = row.saved_per_mib.map_or_else(String::new, |price| cost(price, &self.cost_unit));
+            vec![row.budget_bytes.to_string(), price, percent, n, saved, mark.to_owned()]
         };
         let columns = [
             ("budget", Align::Right),
             ("cost of a step", Align::Right),
             ("overhead", Align::Right),
             ("recomputed", Align::Right),
+            ("saved per MiB", Align::Right),
             ("", Align::Left),
         ];
-        let title = paint.heading(&format!("what other budgets buy, by `{}`", self.planner));
-        format!("{verdict}: {}\n{title}\n{}", self.body, table(&columns, self.budgets.iter().map(row)))
+        let planner = &self.budgets_planner;
+        let prices = self.prices.as_ref().map_or_else(String::new, |prices| {
+            let title = format!("the price of memory here, by planning again with `{planner}`");
+            format!("{}\n{}\n", paint.heading(&title), prices.text())
+        });
+        let title = paint.heading(&format!("what other budgets buy, at a glance, by `{planner}`"));
+        let budgets = table(&columns, self.budgets.iter().map(row));
+        format!("{verdict}: {}\n{prices}{title}\n{budgets}", self.body)
     }
 }

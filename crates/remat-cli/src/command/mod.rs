@@ -5,10 +5,16 @@ mod compare;
 mod completions;
 mod doctor;
 mod explain;
+mod frontier;
 mod graph;
+mod losses;
+mod max_batch;
 mod models;
 mod plan;
 mod profile;
+mod profile_check;
+mod report;
+mod sweep;
 mod train;
 
 use crate::Answer;
@@ -21,10 +27,15 @@ use clap::Subcommand;
 pub(crate) enum Command {
     Models(models::Flags),
     Compare(compare::Flags),
-    Train(train::Flags),
+    Train(Box<train::Flags>),
     Profile(profile::Flags),
     Plan(plan::Flags),
     Explain(explain::Flags),
+    Frontier(frontier::Flags),
+    Sweep(sweep::Flags),
+    MaxBatch(max_batch::Flags),
+    Losses(losses::Flags),
+    Report(report::Flags),
     Check(check::Flags),
     Graph(graph::Flags),
     Doctor(doctor::Flags),
@@ -41,6 +52,11 @@ impl Command {
             Command::Profile(flags) => flags.run(out),
             Command::Plan(flags) => flags.run(out),
             Command::Explain(flags) => flags.run(out),
+            Command::Frontier(flags) => flags.run(out),
+            Command::Sweep(flags) => flags.run(out),
+            Command::MaxBatch(flags) => flags.run(out),
+            Command::Losses(flags) => flags.run(out),
+            Command::Report(flags) => flags.run(out),
             Command::Check(flags) => flags.run(out),
             Command::Graph(flags) => flags.run(out),
             Command::Doctor(flags) => flags.run(out),

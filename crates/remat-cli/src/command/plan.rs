@@ -1,13 +1,17 @@
 //! `remat plan`: which values to keep and which to recompute, so that a step fits a budget.
 
+use crate::draw::memory_over_ranks;
+use crate::environment::Environment;
 use crate::flags::{PlannerFlags, StepFlags};
+use crate::folder::{Folder, Timelines};
 use crate::format::{change, cost, count, facts, seconds};
 use crate::output::{Output, Paint, Report};
 use crate::target::{Planned, Target, TargetFlags, n_recomputes, overhead_percent};
 use crate::{Answer, files};
 use anyhow::Result;
 use clap::Args;
-use remat::pipeline::Refusal;
+use remat::pipeline::{Prepared, Program, Refusal};
+use remat::report::{self, DecisionRow, Timeline};
 use remat_plan::{Budget, Bytes, PLAN_SCHEMA, Plan, Status};
 use serde::Serialize;
 use std::path::PathBuf;
@@ -21,8 +25,9 @@ pub(crate) struct Flags {
     /// Memory for the whole step: 8GiB, 8GB, 123456789B, or 50% of the peak without recomputation.
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     budget: Budget,
-    /// Write the plan as `remat.plan/1` JSON; an infeasible answer is written too.
-    #[arg(long, value_name = "FILE")]
+    /// Write the plan: a name that ends in .json gets the `remat.plan/1` document alone (an infeasible answer too), any
+    /// other is a folder for the plan, its decisions, graphs before and after, the timeline and traces.
+    #[arg(long, value_name = "FILE|DIR")]
     out: Option<PathBuf>,
     /// Write the planning problem as `remat.problem/1` JSON.
     #[arg(long, value_name = "FILE")]
@@ -48,6 +53,10 @@ struct PlanReport {
     n_recomputes: usize,
     overhead_percent: f64,
     planning_seconds: f64,
+    /// Why there is no plan, where there is none.
+    why: Option<String>,
+    /// Whether that is a proof that no plan exists.
+    is_proof: bool,
     #[serde(skip)]
     cost_unit: String,
     #[serde(skip)]
@@ -56,34 +65,86 @@ struct PlanReport {
 
 impl Flags {
     pub(super) fn run(&self, out: &mut Output) -> Result<Answer> {
-        for path in [&self.out, &self.problem_out].into_iter().flatten() {
+        let (file, folder) = match &self.out {
+            Some(path) if path.extension().is_some_and(|ending| ending == "json") => (Some(path), None),
+            path => (None, path.as_deref()),
+        };
+        for path in [file, self.problem_out.as_ref()].into_iter().flatten() {
             files::check_writable(path)?;
         }
+        let mut folder = folder.map(Folder::create).transpose()?;
         let target = self.target.read(&self.step)?;
         let budget = self.budget.resolve(target.keep_all_peak());
         let begin = Instant::now();
         let planned = target.plan(&self.planner, budget)?;
-        let report = PlanReport::of(&target, planned, begin.elapsed().as_secs_f64());
+        let report = PlanReport::of(&target, &planned, begin.elapsed().as_secs_f64());
         // Files first: they are complete even when nobody reads the text.
         if let Some(path) = &self.problem_out {
             files::write(path, &target.problem().to_json())?;
         }
-        if let Some(path) = &self.out {
+        if let Some(path) = file {
             files::write(path, &report.plan.to_json())?;
         }
+        if let Some(folder) = &mut folder {
+            folder.json("plan.json", &report)?;
+            folder.write("problem.json", target.problem().to_json())?;
+            folder.json("environment.json", &Environment::now())?;
+            if let (Target::Model(prepared), Planned::Fits { program: Some(program), .. }) =
+                (&target, &planned)
+            {
+                write_program(folder, prepared, program)?;
+            }
+        }
         out.report(&report)?;
+        if let Some(folder) = folder.filter(|_| !out.is_json()) {
+            out.text(&folder.summary())?;
+        }
         Ok(Answer::of(report.fits))
     }
 }
 
+/// What a plan makes of a model's step, for other programs and for the report.
+fn write_program(folder: &mut Folder, prepared: &Prepared, program: &Program) -> Result<()> {
+    let rows = report::decisions(prepared, program);
+    folder.csv("ac_decisions.csv", &rows)?;
+    folder.json("decisions.json", &Decisions { rows })?;
+    folder.write("before.dot", prepared.step.graph.to_dot())?;
+    folder.write("after.dot", program.schedule.graph.to_dot())?;
+    let budget = program.plan.budget_bytes;
+    let before = Timeline::predicted(&prepared.keep_all, &prepared.seconds);
+    let after = Timeline::predicted(program, &prepared.seconds);
+    let name = &prepared.step.graph.name;
+    let title = format!("{name}: memory over the step within {budget}");
+    folder.picture("memory_timeline_planned", &memory_over_ranks(&title, &after, Some(budget))?)?;
+    folder.write("trace_planned.json", report::chrome_trace(&after, name))?;
+    folder.write("memory_snapshot_planned.pickle", report::memory_snapshot(&after, program.peak().0))?;
+    let timelines = Timelines::keep_all(name, before).with(&program.plan.planner, budget, after);
+    folder.json("timeline.json", &timelines)
+}
+
+/// The decisions as a document of their own.
+#[derive(Serialize)]
+struct Decisions {
+    rows: Vec<DecisionRow>,
+}
+
+impl Report for Decisions {
+    const SCHEMA: &'static str = "remat.decisions/1";
+
+    /// People read the report or the table of `explain`.
+    fn text(&self, _: Paint) -> String {
+        String::new()
+    }
+}
+
 impl PlanReport {
-    fn of(target: &Target, planned: Planned, planning_seconds: f64) -> PlanReport {
+    fn of(target: &Target, planned: &Planned, planning_seconds: f64) -> PlanReport {
         let problem = target.problem();
         let plan = planned.to_plan(problem);
         let fits = planned.fits();
         let (arena_bytes, refusal) = match planned {
-            Planned::Fits { arena, .. } => (arena, None),
-            Planned::Refused(refusal) => (None, Some(refusal)),
+            Planned::Fits { program, .. } => (program.as_ref().map(|program| program.peak()), None),
+            Planned::Refused(refusal) => (None, Some(refusal.clone())),
         };
         PlanReport {
             fits,
@@ -97,6 +158,8 @@ impl PlanReport {
             overhead_percent: if fits { overhead_percent(problem, &plan) } else { 0.0 },
             planning_seconds,
             cost_unit: problem.cost_unit.clone(),
+            why: refusal.as_ref().and_then(|refusal| refusal.why.as_ref()).map(ToString::to_string),
+            is_proof: refusal.as_ref().is_some_and(|refusal| refusal.proof().is_some()),
             refusal,
             plan,
         }
@@ -119,7 +182,8 @@ impl Report for PlanReport {
     fn text(&self, paint: Paint) -> String {
         let PlanReport { plan, floor_bytes, floor_node, keep_all_peak_bytes, .. } = self;
         if let Some(refusal) = &self.refusal {
-            return format!("{}: {refusal}\n", paint.bad("does not fit"));
+            let why = refusal.why.as_ref().map_or_else(String::new, |why| format!("{why}\n"));
+            return format!("{}: {refusal}\n{why}", paint.bad("does not fit"));
         }
         let peak = self.arena_bytes.unwrap_or(plan.peak_bytes);
         let first = format!(

@@ -1,7 +1,11 @@
 //! `remat profile`: where the time and the memory of a training step go when nothing is recomputed.
 
+use super::profile_check::Check;
 use crate::Answer;
+use crate::draw::{byte_unit, memory_over_ranks, time_unit, top_bars};
+use crate::environment::Environment;
 use crate::flags::{CostKind, Model, StepFlags, model_parser};
+use crate::folder::{Folder, Timelines};
 use crate::format::{Align, count, facts, seconds, share, table};
 use crate::output::{Output, Paint, Report};
 use anyhow::Result;
@@ -10,9 +14,12 @@ use remat::analysis::{MemoryCurve, MemoryPoint};
 use remat::graph::{Kind, Phase};
 use remat::ids::NodeId;
 use remat::pipeline::Prepared;
+use remat::report::{self, ActivationRow, ModuleRow, Timeline};
 use remat_plan::Bytes;
 use serde::Serialize;
 use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
 
 /// Shows where the time and the memory of a training step go.
 #[derive(Debug, Args)]
@@ -23,6 +30,12 @@ pub(crate) struct Flags {
     /// How many nodes the lists show.
     #[arg(long, value_name = "N", default_value_t = 20)]
     top: usize,
+    /// Also run this many steps, and show the predicted and the measured time of every kind of op.
+    #[arg(long, value_name = "N")]
+    check: Option<NonZeroUsize>,
+    /// Write tables (CSV), plots (SVG and PNG), the timeline and traces into this folder.
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
     #[command(flatten)]
     step: StepFlags,
 }
@@ -42,9 +55,13 @@ struct Profile {
     /// Where memory is highest.
     peak: Option<Peak>,
     phases: Vec<PhaseRow>,
+    modules: Vec<ModuleRow>,
     ops: Vec<OpRow>,
     slowest: Vec<NodeRow>,
     largest: Vec<NodeRow>,
+    /// The profile held against real steps, when asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    check: Option<Check>,
 }
 
 #[derive(Serialize)]
@@ -64,7 +81,7 @@ struct PhaseRow {
 
 #[derive(Serialize)]
 struct OpRow {
-    op: &'static str,
+    op: String,
     n_nodes: usize,
     seconds: f64,
     output_bytes: Bytes,
@@ -80,11 +97,66 @@ struct NodeRow {
 
 impl Flags {
     pub(super) fn run(&self, out: &mut Output) -> Result<Answer> {
+        let mut folder = self.out.as_deref().map(Folder::create).transpose()?;
         let model = self.step.build(&self.model, CostKind::Measured)?;
         let prepared = model.prepare()?;
-        out.report(&Profile::of(&model, &prepared, self.top))?;
+        let mut report = Profile::of(&model, &prepared, self.top);
+        report.check = self.check.map(|n| Check::run(&model, &prepared, n.get())).transpose()?;
+        if let Some(folder) = &mut folder {
+            write_files(folder, &report, &prepared)?;
+        }
+        out.report(&report)?;
+        if let Some(folder) = folder.filter(|_| !out.is_json()) {
+            out.text(&folder.summary())?;
+        }
         Ok(Answer::Yes)
     }
+}
+
+/// How many bars a plot shows.
+const BARS: usize = 20;
+
+fn write_files(folder: &mut Folder, profile: &Profile, prepared: &Prepared) -> Result<()> {
+    let (nodes, activations) = (report::nodes(prepared), report::activations(prepared));
+    folder.csv("profiler_stats_node_stats.csv", &nodes)?;
+    folder.csv("profiler_stats_activation_stats.csv", &activations)?;
+    folder.csv("module_stats.csv", &profile.modules)?;
+    folder.json("environment.json", &Environment::now())?;
+    folder.json("profile.json", profile)?;
+    let timeline = Timeline::predicted(&prepared.keep_all, &prepared.seconds);
+    let title = format!("{}: memory over the step, everything kept", profile.model);
+    folder.picture("memory_timeline", &memory_over_ranks(&title, &timeline, None)?)?;
+    let times: Vec<_> = nodes.iter().map(|n| (n.node_name.clone(), n.median_run_time_s)).collect();
+    folder.picture("node_run_time", &top_times("slowest nodes", times)?)?;
+    let peaks: Vec<_> = nodes.iter().map(|n| (n.node_name.clone(), n.median_peak_mem_bytes)).collect();
+    folder.picture("node_peak_memory", &top_bytes("memory in use while a node runs", peaks)?)?;
+    let size = |a: &ActivationRow| (a.activation_name.clone(), a.median_mem_size_bytes);
+    let sizes: Vec<_> = activations.iter().map(size).collect();
+    folder.picture("activation_size", &top_bytes("largest activations", sizes)?)?;
+    let idle: Vec<_> = activations.iter().map(|a| (a.activation_name.clone(), a.inactive_time_s)).collect();
+    folder.picture("activation_inactive_time", &top_times("longest idle activations", idle)?)?;
+    folder.write("trace.json", report::chrome_trace(&timeline, profile.model))?;
+    let snapshot = report::memory_snapshot(&timeline, prepared.keep_all.peak().0);
+    folder.write("memory_snapshot.pickle", snapshot)?;
+    folder.json("timeline.json", &Timelines::keep_all(profile.model, timeline))
+}
+
+fn top_times(what: &str, rows: Vec<(String, f64)>) -> Result<crate::draw::Picture> {
+    let (unit, scale) = time_unit(rows.iter().map(|row| row.1).fold(0.0, f64::max));
+    let rows = rows.into_iter().map(|(name, time)| (name, time / scale)).collect();
+    top_bars(&format!("{what} (top {BARS})"), &format!("time ({unit})"), &largest(rows))
+}
+
+fn top_bytes(what: &str, rows: Vec<(String, Bytes)>) -> Result<crate::draw::Picture> {
+    let (unit, scale) = byte_unit(rows.iter().map(|row| row.1).max().unwrap_or(Bytes(0)));
+    let rows = rows.into_iter().map(|(name, bytes)| (name, bytes.0 as f64 / scale)).collect();
+    top_bars(&format!("{what} (top {BARS})"), &format!("memory ({unit})"), &largest(rows))
+}
+
+fn largest(mut rows: Vec<(String, f64)>) -> Vec<(String, f64)> {
+    rows.sort_by(|a, b| b.1.total_cmp(&a.1));
+    rows.truncate(BARS);
+    rows
 }
 
 impl Profile {
@@ -111,9 +183,11 @@ impl Profile {
             floor_node: prepared.floor.node_name.clone(),
             peak: curve.peak().map(|point| Peak::of(prepared, point)),
             phases: phase_rows(prepared, &nodes, &curve),
+            modules: report::modules(prepared),
             ops: op_rows(prepared, &nodes),
             slowest: by_time,
             largest: by_memory,
+            check: None,
         }
     }
 }
@@ -162,10 +236,11 @@ fn phase_rows(prepared: &Prepared, nodes: &[NodeId], curve: &MemoryCurve) -> Vec
 
 /// Totals of each kind of op, the slowest first.
 fn op_rows(prepared: &Prepared, nodes: &[NodeId]) -> Vec<OpRow> {
-    let mut by_op: BTreeMap<&'static str, OpRow> = BTreeMap::new();
+    let mut by_op: BTreeMap<String, OpRow> = BTreeMap::new();
     for &id in nodes {
-        let op = prepared.step.graph.nodes[id].op.name();
-        let row = by_op.entry(op).or_insert(OpRow { op, n_nodes: 0, seconds: 0.0, output_bytes: Bytes(0) });
+        let op = prepared.step.graph.nodes[id].op.label();
+        let row =
+            by_op.entry(op.clone()).or_insert(OpRow { op, n_nodes: 0, seconds: 0.0, output_bytes: Bytes(0) });
         row.n_nodes += 1;
         row.seconds += prepared.seconds[id];
         row.output_bytes += output_bytes(prepared, id);
@@ -176,7 +251,7 @@ fn op_rows(prepared: &Prepared, nodes: &[NodeId]) -> Vec<OpRow> {
 }
 
 impl Report for Profile {
-    const SCHEMA: &'static str = "remat.profile/1";
+    const SCHEMA: &'static str = "remat.profile/2";
 
     fn text(&self, paint: Paint) -> String {
         let costs = match self.cost {
@@ -208,12 +283,15 @@ impl Report for Profile {
         }
         text += &format!("\n{}\n", paint.heading("phases"));
         text += &self.phase_table();
+        text += &format!("\n{}\n", paint.heading("modules"));
+        text += &self.module_table();
         text += &format!("\n{}\n", paint.heading("ops"));
         text += &self.op_table();
         text += &format!("\n{}\n", paint.heading("slowest nodes"));
         text += &self.node_table(&self.slowest);
         text += &format!("\n{}\n", paint.heading("nodes that make the most memory"));
-        text + &self.node_table(&self.largest)
+        text += &self.node_table(&self.largest);
+        text + &self.check.as_ref().map_or_else(String::new, |check| check.text(paint))
     }
 }
 
@@ -234,6 +312,28 @@ impl Profile {
         table(&columns, self.phases.iter().map(row))
     }
 
+    fn module_table(&self) -> String {
+        let columns = [
+            ("module", Align::Left),
+            ("nodes", Align::Right),
+            ("time", Align::Right),
+            ("share", Align::Right),
+            ("parameters", Align::Right),
+            ("at the peak", Align::Right),
+        ];
+        let row = |row: &ModuleRow| {
+            vec![
+                row.module.clone(),
+                count(row.n_nodes),
+                seconds(row.seconds),
+                share(row.seconds, self.step_seconds),
+                row.parameter_bytes.to_string(),
+                row.bytes_at_peak.to_string(),
+            ]
+        };
+        table(&columns, self.modules.iter().map(row))
+    }
+
     fn op_table(&self) -> String {
         let columns = [
             ("op", Align::Left),
@@ -245,7 +345,7 @@ impl Profile {
         let row = |row: &OpRow| {
             let time_share = share(row.seconds, self.step_seconds);
             vec![
-                row.op.to_owned(),
+                row.op.clone(),
                 count(row.n_nodes),
                 seconds(row.seconds),
                 time_share,

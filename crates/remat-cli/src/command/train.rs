@@ -1,24 +1,32 @@
-//! `remat train`: trains a model on synthetic data, inside a budget when one is given.
+//! `remat train`: trains a model, inside a budget when one is given, and leaves checkpoints and logs behind.
+//!
+//! Exit codes beyond the common ones: 130 when a signal stopped the run in order.
 
 use crate::flags::{CostKind, Model, PlannerFlags, StepFlags, model_parser};
-use crate::format::{count, facts, seconds};
-use crate::output::{Output, Paint, Report};
+use crate::output::Output;
 use crate::progress::Progress;
+use crate::training::{
+    Data, DataFlags, EvaluationFlags, Events, LossLog, OptimizationFlags, RecordFlags, Signals, Training,
+    batch_size, line, row, scalars,
+};
 use crate::{Answer, files, memory};
 use anyhow::{Context as _, Result};
 use clap::Args;
 use remat::exec::{Engine as _, as_floats_mut};
-use remat::graph::Kind;
+use remat::graph::{Graph, Kind};
 use remat::model::weights::{self, WeightFile};
 use remat::pipeline::{Fit, Prepared, Program, compile};
 use remat::profile::Sample;
-use remat::train::{Session, StepResult, Synthetic};
-use remat_plan::{Budget, Bytes};
-use serde::Serialize;
-use std::path::{Path, PathBuf};
+use remat::train::{Batches, Checkpoints, Evaluation, Identity, Part, Session};
+use remat_plan::Budget;
+use std::path::Path;
 
-/// Trains a model on synthetic data, one line per step.
+/// Trains a model on text, images or random data, one line per step.
 #[derive(Debug, Args)]
+#[command(
+    after_help = "Exit codes: 0 done, 1 does not fit, 2 bad input or failure, 130 stopped by a signal after \
+                        finishing the step and writing a checkpoint where one was asked for."
+)]
 pub(crate) struct Flags {
     /// The model; `remat models` lists them.
     #[arg(value_parser = model_parser(), hide_possible_values = true)]
@@ -27,65 +35,47 @@ pub(crate) struct Flags {
     /// everything is kept.
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     budget: Option<Budget>,
-    /// Steps to train.
+    /// Steps to train; a run that goes on counts those before too.
     #[arg(long, value_name = "N", default_value_t = 10)]
     steps: u64,
-    /// Begin with the weights of this safetensors file, named as in PyTorch.
-    #[arg(long, value_name = "FILE")]
-    weights: Option<PathBuf>,
-    /// Write the trained weights to this safetensors file.
-    #[arg(long, value_name = "FILE")]
-    save: Option<PathBuf>,
+    #[command(flatten)]
+    data: DataFlags,
+    #[command(flatten)]
+    optimization: OptimizationFlags,
+    #[command(flatten)]
+    evaluation: EvaluationFlags,
+    #[command(flatten)]
+    record: RecordFlags,
     #[command(flatten)]
     planner: PlannerFlags,
     #[command(flatten)]
     step: StepFlags,
 }
 
-#[derive(Serialize)]
-struct Training {
-    fits: bool,
-    model: &'static str,
-    optimizer: &'static str,
-    learning_rate: f64,
-    seed: u64,
-    threads: usize,
-    n_parameters: usize,
-    budget_bytes: Option<Bytes>,
-    floor_bytes: Bytes,
-    floor_node: String,
-    keep_all_peak_bytes: Bytes,
-    predicted_peak_bytes: Option<Bytes>,
-    measured_peak_bytes: Option<Bytes>,
-    peak_resident_bytes: Option<Bytes>,
-    n_recomputes: usize,
-    step_seconds: Option<Sample>,
-    steps: Vec<StepRow>,
-    saved: Option<PathBuf>,
-    #[serde(skip)]
-    refusal: Option<String>,
-}
-
-#[derive(Serialize)]
-struct StepRow {
-    step: u64,
-    loss: f32,
-    seconds: f64,
-    peak_bytes: Bytes,
+/// A compiled evaluation with its data.
+struct HeldOut {
+    evaluation: Evaluation,
+    batches: Box<dyn Batches>,
 }
 
 impl Flags {
     pub(super) fn run(&self, out: &mut Output) -> Result<Answer> {
-        if let Some(path) = &self.save {
+        for path in [&self.record.save, &self.record.log].into_iter().flatten() {
             files::check_writable(path)?;
         }
-        let model = self.step.build(&self.model, CostKind::Analytic)?;
-        if let Some(path) = &self.weights {
+        let seed = self.planner.seed();
+        let forward = self.step.build(&self.model, CostKind::Analytic)?.forward;
+        let (data, step) = self.data.open(&forward, &self.step, seed)?;
+        let mut model = step.build(&self.model, CostKind::Analytic)?;
+        self.optimization.apply(&mut model.optimizer);
+        if let Some(path) = &self.record.weights {
             // A wrong file is refused before anything is planned or measured.
             WeightFile::open(&model.forward, path)?;
         }
+        // So is data that is too short.
+        let batches = data.batches(&model.forward, Part::Training)?;
         let prepared = model.prepare()?;
-        let mut report = self.report(&model, &prepared);
+        let mut report = self.report(&model, &data, &prepared)?;
         let program = match report.budget_bytes {
             None => prepared.keep_all.clone(),
             Some(budget) => match compile(&prepared, &self.planner.planner, &self.planner.request(budget))? {
@@ -97,47 +87,174 @@ impl Flags {
                 }
             },
         };
+        // Only the program is needed from here on; what planning used need not stay beside it.
+        drop(prepared);
+        let held_out = match self.held_out(&step, &data, &program)? {
+            Ok(held_out) => held_out,
+            Err(refusal) => {
+                report.refusal = Some(refusal);
+                out.report(&report)?;
+                return Ok(Answer::No);
+            }
+        };
         report.fits = true;
         report.predicted_peak_bytes = Some(program.peak());
         report.n_recomputes = program.schedule.n_recomputes();
-        // Only the program is needed from here on; what planning used need not stay beside it.
-        drop(prepared);
-        self.train(&model, program, &mut report, out)?;
+        let session = self.session(&model, program, batches)?;
+        self.train(&model, &data, session, held_out, &mut report, out)?;
         out.report(&report)?;
-        Ok(Answer::Yes)
+        Ok(if report.stopped { Answer::Stopped } else { Answer::Yes })
     }
 
-    fn train(&self, model: &Model, program: Program, report: &mut Training, out: &mut Output) -> Result<()> {
+    /// The evaluation in the arena of the program, or why there is no place for it.
+    fn held_out(
+        &self,
+        step: &StepFlags,
+        data: &Data,
+        program: &Program,
+    ) -> Result<Result<Option<HeldOut>, String>> {
+        if self.evaluation.eval_every.is_none() {
+            return Ok(Ok(None));
+        }
+        let forward = |batch: Option<u64>| -> Result<Graph> {
+            let flags = batch.map_or_else(|| step.clone(), |batch| step.with_batch(batch));
+            Ok(flags.build(&self.model, CostKind::Analytic)?.forward)
+        };
+        let asked = forward(self.evaluation.eval_batch.map(u64::from))?;
+        if let Some(evaluation) = Evaluation::fit(&asked, program)? {
+            return Ok(Ok(Some(HeldOut { evaluation, batches: data.batches(&asked, Part::HeldOut)? })));
+        }
+        // Halving finds a size that fits, if there is one.
+        let size =
+            asked.sources.iter().find(|s| s.name == "input").map(|s| asked.values[s.value].ty.shape()[0]);
+        let mut smaller = size.unwrap_or(1) as u64 / 2;
+        let mut advice = "no smaller batch does either; raise the budget".to_owned();
+        while smaller > 0 {
+            // Some models refuse tiny batches; then that is where the search ends.
+            let Ok(graph) = forward(Some(smaller)) else { break };
+            if Evaluation::fit(&graph, program)?.is_some() {
+                advice = format!("--eval-batch {smaller} does");
+                break;
+            }
+            smaller /= 2;
+        }
+        let arena = program.peak();
+        Ok(Err(format!("evaluation does not fit into the {arena} that training uses; {advice}")))
+    }
+
+    fn session(&self, model: &Model, program: Program, batches: Box<dyn Batches>) -> Result<Session> {
         memory::check_available(program.peak())?;
         memory::reset_peak();
-        let seed = self.planner.seed;
-        let batches = Box::new(Synthetic { seed });
+        let seed = self.planner.seed();
         let mut session = Session::new(program, &model.optimizer, batches, seed, model.n_threads)?;
-        if let Some(path) = &self.weights {
+        session.learning_rate = self.optimization.learning_rate(model.optimizer.learning_rate, self.steps);
+        if let Some(path) = &self.record.weights {
             load_weights(&mut session, path)?;
         }
+        Ok(session)
+    }
+
+    fn train(
+        &self,
+        model: &Model,
+        data: &Data,
+        mut session: Session,
+        mut held_out: Option<HeldOut>,
+        report: &mut Training,
+        out: &mut Output,
+    ) -> Result<()> {
+        let signals = Signals::take_over()?;
+        let identity = Identity {
+            model: model.forward.name.clone(),
+            optimizer: model.optimizer,
+            learning_rate: session.learning_rate,
+            seed: self.planner.seed(),
+            data: data.identity(),
+        };
+        let folder = self.record.checkpoint_folder();
+        if let Some(resume) = self.record.resume.as_deref() {
+            anyhow::ensure!(resume.is_dir(), "there is no folder {} to resume from", resume.display());
+        }
+        let keep = usize::try_from(u64::from(self.record.keep)).context("--keep is too large")?;
+        let checkpoints =
+            folder.map(|folder| Checkpoints::open(folder, identity.clone(), keep)).transpose()?;
+        if let Some(folder) = self.record.resume.as_deref() {
+            let warn = |warning: String| eprintln!("warning: {warning}");
+            let found = Checkpoints::resume(folder, &identity, &mut session, warn)?;
+            report.resumed_from_step = Some(found.unwrap_or(0));
+            if found.is_none() {
+                eprintln!("warning: {} has no checkpoint; beginning with step 1", folder.display());
+            }
+        }
+        let begin = session.steps_done();
+        let (per_batch, unit) = batch_size(&model.forward)?;
+        let per_step = (per_batch * model.optimizer.micro_batches) as f64;
+        let log = self.record.log.as_deref();
+        let mut log = log.map(|path| LossLog::open(path, begin, unit)).transpose()?;
+        let events = self.record.tensorboard.as_deref();
+        let mut events = events.map(|folder| Events::create(folder, begin)).transpose()?;
         let n_steps = usize::try_from(self.steps).context("--steps is too large")?;
-        let progress = Progress::new("training", n_steps);
-        while report.steps.len() < n_steps {
-            let row = StepRow::of(session.step(None)?);
-            if !out.is_json() {
-                progress.suspend(|| out.text_now(&row.line()))?;
+        let progress = Progress::with_end("training", n_steps);
+
+        while session.steps_done() < self.steps {
+            let result = session.step(None)?;
+            let step = result.step;
+            let mut row = row(&result, per_step);
+            let is_due = |every: u64| step.is_multiple_of(every);
+            if let (Some(held_out), Some(every)) = (&mut held_out, self.evaluation.eval_every)
+                && (is_due(every.get()) || step == self.steps)
+            {
+                let n_batches = self.evaluation.eval_batches.get();
+                let score = held_out.evaluation.run(&mut session, &mut *held_out.batches, n_batches)?;
+                (row.eval_loss, row.eval_accuracy) = (Some(score.loss), score.accuracy);
+            }
+            if !out.is_json() && (is_due(self.record.print_every.get()) || step == self.steps) {
+                progress.suspend(|| out.text_now(&line(&row)))?;
+            }
+            progress.say(format!("{:.0} {unit}/s, peak {}", row.per_second, row.peak_bytes));
+            progress.set(step as usize, n_steps);
+            if let Some(log) = &mut log {
+                log.add(&row)?;
+            }
+            if let Some(events) = &mut events {
+                events.add(step, &scalars(&row))?;
             }
             report.steps.push(row);
-            progress.set(report.steps.len(), n_steps);
-            // Without a reader and without a file to write, nobody would ever know what the rest gave.
-            if out.is_closed() && self.save.is_none() {
+            report.stopped = signals.is_stop_asked() && step < self.steps;
+            let is_last = step == self.steps || report.stopped;
+            if let Some(checkpoints) = &checkpoints
+                && (is_due(self.record.checkpoint_every.get()) || is_last)
+            {
+                if let Some(log) = &mut log {
+                    log.sync()?;
+                }
+                report.checkpoint = Some(checkpoints.write(&session)?);
+            }
+            // Without a reader and without anything to leave behind, nobody would ever know what the rest gave.
+            if report.stopped || out.is_closed() && !self.record.leaves_something() {
                 break;
             }
         }
         drop(progress);
+        if report.stopped {
+            let goes_on = match folder {
+                Some(folder) => format!("; go on with --resume {}", folder.display()),
+                None => "; nothing was kept, since --checkpoint was not given".to_owned(),
+            };
+            eprintln!("stopped after step {}{goes_on}", session.steps_done());
+        }
+        self.finish(&session, report)
+    }
+
+    /// Sums the run up and saves the weights.
+    fn finish(&self, session: &Session, report: &mut Training) -> Result<()> {
         report.peak_resident_bytes = memory::peak_resident();
         report.measured_peak_bytes = report.steps.iter().map(|row| row.peak_bytes).max();
         // The first step touches memory that was never used before; it counts only when there is no other.
         let skip = usize::from(report.steps.len() > 1);
         let times: Vec<f64> = report.steps.iter().skip(skip).map(|row| row.seconds).collect();
         report.step_seconds = Some(Sample::of(times)).filter(|sample| sample.n_runs > 0);
-        if let Some(path) = &self.save {
+        if let Some(path) = &self.record.save {
             let executor = session.executor();
             weights::save(executor.graph(), path, |source| executor.floats(source.value))?;
             report.saved = Some(path.clone());
@@ -145,15 +262,16 @@ impl Flags {
         Ok(())
     }
 
-    fn report(&self, model: &Model, prepared: &Prepared) -> Training {
+    fn report(&self, model: &Model, data: &Data, prepared: &Prepared) -> Result<Training> {
         let keep_all_peak_bytes = prepared.keep_all.peak();
-        Training {
+        Ok(Training {
             fits: false,
             model: model.info.name,
             optimizer: model.optimizer.name(),
             learning_rate: model.optimizer.learning_rate,
-            seed: self.planner.seed,
+            seed: self.planner.seed(),
             threads: model.n_threads,
+            data: data.identity(),
             n_parameters: model.forward.n_parameters(),
             budget_bytes: self.budget.map(|budget| budget.resolve(keep_all_peak_bytes)),
             floor_bytes: prepared.floor.bytes,
@@ -163,11 +281,15 @@ impl Flags {
             measured_peak_bytes: None,
             peak_resident_bytes: None,
             n_recomputes: 0,
+            resumed_from_step: None,
+            stopped: false,
             step_seconds: None,
+            unit: batch_size(&model.forward)?.1,
             steps: Vec::new(),
+            checkpoint: None,
             saved: None,
             refusal: None,
-        }
+        })
     }
 }
 
@@ -183,50 +305,4 @@ fn load_weights(session: &mut Session, path: &Path) -> Result<()> {
         }
     }
     Ok(())
-}
-
-impl StepRow {
-    fn of(result: StepResult) -> StepRow {
-        let StepResult { step, loss, stats } = result;
-        StepRow { step, loss, seconds: stats.time.as_secs_f64(), peak_bytes: stats.peak }
-    }
-
-    fn line(&self) -> String {
-        let StepRow { step, loss, seconds: time, peak_bytes } = self;
-        format!("step {step:>5}  loss {loss:<10.6}  time {:>8}  peak {peak_bytes}\n", seconds(*time))
-    }
-}
-
-impl Report for Training {
-    const SCHEMA: &'static str = "remat.train/1";
-
-    /// The summary; the lines of the steps were printed while they ran.
-    fn text(&self, paint: Paint) -> String {
-        if let Some(refusal) = &self.refusal {
-            return format!("{}: {refusal}\n", paint.bad("does not fit"));
-        }
-        let known = |bytes: Option<Bytes>| bytes.map_or_else(|| "unknown".to_owned(), |b| b.to_string());
-        let rate = format!("{}, learning rate {}", self.optimizer, self.learning_rate);
-        let time = self.step_seconds.map_or_else(
-            || "no steps".to_owned(),
-            |time| format!("{} ± {}", seconds(time.median), seconds(time.spread)),
-        );
-        let mut rows = vec![
-            ("model", format!("{}, {} parameters, {rate}", self.model, count(self.n_parameters))),
-            (
-                "budget",
-                self.budget_bytes.map_or_else(|| "none: everything is kept".to_owned(), |b| b.to_string()),
-            ),
-            ("predicted peak", known(self.predicted_peak_bytes)),
-            ("measured peak", known(self.measured_peak_bytes)),
-            ("peak of the process", known(self.peak_resident_bytes)),
-            ("peak without recomputation", self.keep_all_peak_bytes.to_string()),
-            ("recomputed nodes", count(self.n_recomputes)),
-            ("time of a step", time),
-        ];
-        if let Some(path) = &self.saved {
-            rows.push(("weights", path.display().to_string()));
-        }
-        facts(rows)
-    }
 }

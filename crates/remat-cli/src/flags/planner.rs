@@ -13,6 +13,14 @@ pub(crate) struct PlannerFlags {
     /// Who plans.
     #[arg(long, value_name = "NAME", default_value = default_planner(), value_parser = planner_parser())]
     pub(crate) planner: String,
+    #[command(flatten)]
+    search: SearchFlags,
+}
+
+/// How hard a planner may try.
+#[derive(Clone, PartialEq, Debug, Args)]
+#[command(next_help_heading = "Planning")]
+pub(crate) struct SearchFlags {
     /// Stop searching after this time, for example 10s; the best plan so far is used.
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     time_limit: Option<Duration>,
@@ -24,15 +32,43 @@ pub(crate) struct PlannerFlags {
     pub(crate) seed: u64,
 }
 
-impl PlannerFlags {
+impl SearchFlags {
     /// The request for a budget.
     pub(crate) fn request(&self, budget: Bytes) -> Request {
         Request { budget, time_limit: self.time_limit, effort: self.effort, seed: self.seed }
     }
 
     /// The same for a first impression: a tenth of the work.
+    pub(crate) fn at_a_glance(&self) -> SearchFlags {
+        SearchFlags { effort: Some(0.1 * self.effort.unwrap_or(1.0)), ..self.clone() }
+    }
+}
+
+impl PlannerFlags {
+    /// The request for a budget.
+    pub(crate) fn request(&self, budget: Bytes) -> Request {
+        self.search.request(budget)
+    }
+
+    /// Seed of everything random.
+    pub(crate) fn seed(&self) -> u64 {
+        self.search.seed
+    }
+
+    /// The same for a first impression: a tenth of the work.
     pub(crate) fn at_a_glance(&self) -> PlannerFlags {
-        PlannerFlags { effort: Some(0.1 * self.effort.unwrap_or(1.0)), ..self.clone() }
+        PlannerFlags { search: self.search.at_a_glance(), ..self.clone() }
+    }
+
+    /// The same with a tenth of the default work where neither work nor time was limited: for commands that plan often.
+    pub(crate) fn at_a_glance_unless_told(&self) -> PlannerFlags {
+        let is_limited = self.search.effort.is_some() || self.search.time_limit.is_some();
+        if is_limited { self.clone() } else { self.at_a_glance() }
+    }
+
+    /// The same limits for another planner.
+    pub(crate) fn with_planner(&self, planner: &str) -> PlannerFlags {
+        PlannerFlags { planner: planner.to_owned(), ..self.clone() }
     }
 }
 
@@ -42,7 +78,8 @@ pub(crate) fn default_planner() -> &'static str {
     if PLANNERS.iter().any(|planner| planner.name == PREFERRED) { PREFERRED } else { "mu-two" }
 }
 
-fn planner_parser() -> PossibleValuesParser {
+/// Accepts the names of the planners; help and completion come from the table.
+pub(crate) fn planner_parser() -> PossibleValuesParser {
     PossibleValuesParser::new(
         PLANNERS.iter().map(|planner| PossibleValue::new(planner.name).help(planner.summary)),
     )

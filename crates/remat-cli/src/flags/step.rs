@@ -4,9 +4,10 @@ use super::ModelOptions;
 use crate::progress::Progress;
 use anyhow::{Context as _, Result};
 use clap::{Args, ValueEnum};
+use remat::autodiff::training_step;
 use remat::graph::Graph;
 use remat::model::{self, ModelInfo};
-use remat::pipeline::{Costs, Prepared, prepare};
+use remat::pipeline::{Costs, Prepared, prepare, prepare_step};
 use remat::profile::Machine;
 use remat::train::Optimizer;
 use std::num::NonZeroUsize;
@@ -35,6 +36,9 @@ struct TrainingFlags {
     /// Threads that kernels use; by default as many as the machine runs at once. Results do not depend on it.
     #[arg(long, value_name = "N")]
     threads: Option<NonZeroUsize>,
+    /// Leave every op a node of its own, to see what fusion gains. Results do not depend on it.
+    #[arg(long)]
+    no_fusion: bool,
 }
 
 /// Where costs come from.
@@ -67,17 +71,20 @@ pub(crate) struct Model {
     pub(crate) n_threads: usize,
     /// Where costs come from.
     pub(crate) cost: CostKind,
+    /// Whether ops are joined.
+    pub(crate) fusion: bool,
 }
 
 impl StepFlags {
     /// The first flag that was typed, for commands where they make no sense together with another.
     pub(crate) fn first_typed(&self) -> Option<&'static str> {
-        let TrainingFlags { optimizer, lr, cost, threads } = &self.training;
+        let TrainingFlags { optimizer, lr, cost, threads, no_fusion } = &self.training;
         let flags = [
             ("optimizer", optimizer.is_some()),
             ("lr", lr.is_some()),
             ("cost", cost.is_some()),
             ("threads", threads.is_some()),
+            ("no-fusion", *no_fusion),
         ];
         let option = self.options.typed.first().map(|(name, _)| *name);
         option.or_else(|| flags.into_iter().find(|flag| flag.1).map(|flag| flag.0))
@@ -86,6 +93,57 @@ impl StepFlags {
     /// Threads for kernels.
     pub(crate) fn n_threads(&self) -> usize {
         self.training.threads.map_or_else(available_threads, NonZeroUsize::get)
+    }
+
+    /// One set of flags per combination of the values that stand between commas in model options, each with a name
+    /// that says what differs.
+    pub(crate) fn cases(&self) -> Vec<(String, StepFlags)> {
+        let mut cases = vec![(Vec::new(), self.clone())];
+        for (index, (name, values)) in self.options.typed.iter().enumerate() {
+            let values: Vec<&str> = values.split(',').collect();
+            let with = |case: &(Vec<String>, StepFlags), value: &str| {
+                let (mut words, mut flags) = case.clone();
+                flags.options.typed[index].1 = value.trim().to_owned();
+                if values.len() > 1 {
+                    words.push(format!("{name} {}", value.trim()));
+                }
+                (words, flags)
+            };
+            cases = cases
+                .iter()
+                .flat_map(|case| values.iter().map(|value| with(case, value)).collect::<Vec<_>>())
+                .collect();
+        }
+        let name =
+            |words: Vec<String>| if words.is_empty() { "default".to_owned() } else { words.join(", ") };
+        cases.into_iter().map(|(words, flags)| (name(words), flags)).collect()
+    }
+
+    /// Whether a model option was typed.
+    pub(crate) fn has_typed(&self, name: &str) -> bool {
+        self.options.typed.iter().any(|(typed, _)| *typed == name)
+    }
+
+    /// The same flags with a model option that was not typed.
+    pub(crate) fn with_default(&self, name: &'static str, value: usize) -> StepFlags {
+        let mut flags = self.clone();
+        if !self.has_typed(name) {
+            flags.options.typed.push((name, value.to_string()));
+        }
+        flags
+    }
+
+    /// The same flags with another batch size.
+    pub(crate) fn with_batch(&self, batch: u64) -> StepFlags {
+        let mut flags = self.clone();
+        flags.options.typed.retain(|(name, _)| *name != "batch");
+        flags.options.typed.push(("batch", batch.to_string()));
+        flags
+    }
+
+    /// Whether a model option was typed.
+    pub(crate) fn has_option(&self, name: &str) -> bool {
+        self.options.typed.iter().any(|(typed, _)| *typed == name)
     }
 
     /// Builds the model. Costs come from `default_cost` unless something else was typed.
@@ -98,6 +156,7 @@ impl StepFlags {
             optimizer: self.optimizer(info.optimizer),
             n_threads: self.n_threads(),
             cost: self.training.cost.unwrap_or(default_cost),
+            fusion: !self.training.no_fusion,
         })
     }
 
@@ -117,12 +176,16 @@ impl Model {
     pub(crate) fn prepare(&self) -> Result<Prepared> {
         let costs = match self.cost {
             CostKind::Analytic => Costs::Analytic(
-                Machine::measure(self.n_threads).context("measuring the speeds of this machine")?,
+                Machine::load(self.n_threads).context("measuring the speeds of this machine")?.0,
             ),
             CostKind::Measured => Costs::Measured(self.n_threads),
         };
         let progress = Progress::new("measuring", 0);
-        Ok(prepare(&self.forward, &self.optimizer, costs, |done, of| progress.set(done, of))?)
+        let report = |done, of| progress.set(done, of);
+        if self.fusion {
+            return Ok(prepare(&self.forward, &self.optimizer, costs, report)?);
+        }
+        Ok(prepare_step(training_step(&self.forward, &self.optimizer)?, costs, report)?)
     }
 }
 
@@ -135,5 +198,23 @@ fn parse_learning_rate(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(rate) if rate >= 0.0 && rate.is_finite() => Ok(rate),
         _ => Err("the learning rate must be a number of at least zero".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commas_make_every_combination_once() {
+        let typed = vec![("batch", "4,8".to_owned()), ("dim", "16".to_owned()), ("seq", "32, 64".to_owned())];
+        let training =
+            TrainingFlags { optimizer: None, lr: None, cost: None, threads: None, no_fusion: false };
+        let flags = StepFlags { options: ModelOptions { typed }, training };
+        let names: Vec<String> = flags.cases().into_iter().map(|case| case.0).collect();
+        assert_eq!(names, ["batch 4, seq 32", "batch 4, seq 64", "batch 8, seq 32", "batch 8, seq 64"]);
+        let last = &flags.cases()[3].1.options.typed;
+        assert_eq!(last[..], [("batch", "8".into()), ("dim", "16".into()), ("seq", "64".into())]);
+        assert_eq!(flags.with_batch(3).cases().len(), 2);
     }
 }

@@ -1,6 +1,8 @@
 //! Runs the real binary in a folder of its own.
 #![allow(dead_code)] // Each test program uses its part.
 
+pub(crate) mod training;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use tempfile::TempDir;

@@ -163,7 +163,13 @@ unsafe impl Operands for Positions<'_> {
         pack_right(&self.weight[from..], strides, steps.len(), cols.len(), block);
     }
 
-    fn left(&self, rows: Range<usize>, visit: &Visit, pointers: &mut [RowPointers]) -> usize {
+    fn left(
+        &self,
+        rows: Range<usize>,
+        visit: &Visit,
+        pointers: &mut [RowPointers],
+        _space: &mut [f32],
+    ) -> usize {
         let (Image { h, w, c }, source) = self.source;
         pointers.fill([ZEROS.as_ptr(); ROWS]);
         let taps = &self.phase.taps[visit.taps.clone()];

@@ -4,8 +4,8 @@
 //!
 //! * a 1×1 kernel with stride 1 and no padding is a matrix product on the buffers as they are;
 //! * a depthwise convolution (one channel per group) is a direct loop over the channels, see `depthwise`;
-//! * a larger kernel with enough channels reads the image through pointers (`indirect`), without workspace; its weight
-//!   gradient is computed like everything else;
+//! * a kernel with enough channels reads the image through pointers (`indirect`), and its weight gradient packs the
+//!   image straight into the product (`weights`, if channels come in whole vectors), both without workspace;
 //! * everything else copies the receptive fields of a piece of output rows into the workspace (`patches`), one row
 //!   of `kh · kw · c / groups` for every output position, and multiplies. Pieces are as large as `PIECE` allows,
 //!   and at least one row of the output.
@@ -17,6 +17,7 @@ mod depthwise;
 mod indirect;
 mod patches;
 mod shape;
+mod weights;
 
 pub use shape::{ConvError, ConvShape};
 
@@ -31,10 +32,6 @@ const PIECE: usize = 1 << 20;
 
 /// Channels of a group from which on runs of channels and panels of channels are long enough.
 const MIN_CHANNELS: usize = 16;
-
-/// Packing the weights must pay: with fewer output positions than this (the 7² layers at a small batch) patches are
-/// faster.
-const MIN_POSITIONS: usize = 512;
 
 /// The ways to compute a convolution.
 enum Way {
@@ -51,10 +48,7 @@ fn way(shape: &ConvShape) -> Way {
         Way::Pointwise(LinearShape { rows, inputs: shape.c, outputs: shape.o })
     } else if shape.groups > 1 && shape.groups == shape.c && shape.groups == shape.o {
         Way::Depthwise
-    } else if shape.kh * shape.kw > 1
-        && (shape.c / shape.groups).min(shape.o / shape.groups) >= MIN_CHANNELS
-        && shape.n * shape.out_h() * shape.out_w() >= MIN_POSITIONS
-    {
+    } else if (shape.c / shape.groups).min(shape.o / shape.groups) >= MIN_CHANNELS {
         Way::Indirect
     } else {
         Way::Patches
@@ -97,6 +91,7 @@ pub fn conv_grad_weight_workspace(shape: &ConvShape) -> usize {
     match way(shape) {
         Way::Pointwise(_) => 0,
         Way::Depthwise => depthwise::grad_weight_workspace(shape),
+        Way::Indirect if weights::is_possible(shape) => 0,
         Way::Indirect | Way::Patches => patch_workspace(shape),
     }
 }
@@ -189,6 +184,7 @@ pub fn conv_grad_weight(
     match way(shape) {
         Way::Pointwise(linear_shape) => return linear_grad_weight(linear_shape, dy, x, dweight),
         Way::Depthwise => return depthwise::grad_weight(shape, dy, x, dweight, workspace),
+        Way::Indirect if weights::is_possible(shape) => return weights::grad_weight(shape, dy, x, dweight),
         Way::Indirect | Way::Patches => {}
     }
     let group = Group::of(shape);

@@ -82,6 +82,14 @@ pub(super) fn output_row(shape: &ConvShape, row: usize, kernel_row: usize) -> Op
     (distance % shape.stride.0 == 0 && out_row < shape.out_h()).then_some(out_row)
 }
 
+/// The output columns at which `kernel_col` sees the inside of the image.
+pub(super) fn positions_inside(shape: &ConvShape, kernel_col: usize) -> Range<usize> {
+    let (shift, stride) = (kernel_col * shape.dilation.1, shape.stride.1);
+    let start = shape.padding.1.saturating_sub(shift).div_ceil(stride).min(shape.out_w());
+    let end = (shape.w + shape.padding.1).saturating_sub(shift).div_ceil(stride).min(shape.out_w());
+    start..end.max(start)
+}
+
 /// The kernel columns that see the inside of the image at output column `position`.
 pub(super) fn kernel_columns_inside(shape: &ConvShape, position: usize) -> Range<usize> {
     let (padding, dilation) = (shape.padding.1, shape.dilation.1);

@@ -105,7 +105,13 @@ fn groups_and_depthwise() {
 fn many_channels() {
     let many = ConvShape { c: 20, o: 35, ..BASE };
     check(many);
-    check(ConvShape { n: 5, c: 32, o: 16, h: 9, ..BASE });
+    let whole_vectors = ConvShape { n: 5, c: 32, o: 16, h: 9, ..BASE };
+    check(whole_vectors);
+    check(ConvShape { stride: (2, 3), padding: (0, 2), ..whole_vectors });
+    check(ConvShape { dilation: (2, 3), padding: (3, 3), ..whole_vectors });
+    check(ConvShape { kh: 1, kw: 2, padding: (2, 3), dilation: (1, 2), stride: (3, 1), ..whole_vectors });
+    check(ConvShape { o: 38, groups: 2, stride: (1, 2), ..whole_vectors });
+    check(ConvShape { kh: 1, kw: 1, padding: (0, 0), stride: (2, 2), ..whole_vectors });
     check(ConvShape { stride: (2, 2), ..many });
     check(ConvShape { stride: (2, 3), padding: (0, 2), ..many });
     check(ConvShape { dilation: (2, 3), padding: (3, 3), ..many });

@@ -5,6 +5,7 @@ pub mod conv;
 pub mod dropout;
 pub mod elementwise;
 pub mod embedding;
+pub mod gradient;
 pub mod linear;
 pub mod loss;
 pub mod norm;

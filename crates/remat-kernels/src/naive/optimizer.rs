@@ -5,7 +5,7 @@ use crate::optimizer::{Adam, Sgd};
 /// One step of gradient descent on `[param, velocity, unused]`.
 pub fn sgd(config: &Sgd, grad: &[f64], [param, velocity, _]: &mut [Vec<f64>; 3]) {
     for i in 0..grad.len() {
-        let g = grad[i] + config.weight_decay * param[i];
+        let g = f64::from(config.gradient_scale) * grad[i] + config.weight_decay * param[i];
         velocity[i] = config.momentum * velocity[i] + g;
         let direction = if config.nesterov { g + config.momentum * velocity[i] } else { velocity[i] };
         param[i] -= config.lr * direction;
@@ -14,9 +14,9 @@ pub fn sgd(config: &Sgd, grad: &[f64], [param, velocity, _]: &mut [Vec<f64>; 3])
 
 /// Step number `step` (from 1) of Adam or AdamW on `[param, first moment, second moment]`.
 pub fn adam(config: &Adam, step: u64, grad: &[f64], [param, first, second]: &mut [Vec<f64>; 3]) {
-    let Adam { lr, beta1, beta2, eps, weight_decay, decoupled } = *config;
+    let Adam { lr, beta1, beta2, eps, weight_decay, decoupled, gradient_scale } = *config;
     for i in 0..grad.len() {
-        let mut g = grad[i];
+        let mut g = f64::from(gradient_scale) * grad[i];
         if decoupled {
             param[i] -= lr * weight_decay * param[i];
         } else {

@@ -1,165 +1,194 @@
-//! The default: a portfolio that starts from the fast planners and improves their plan by local search.
+//! The default: a portfolio that starts from the fast planners and improves their plans by local search.
 //!
-//! Tiny graphs are searched completely. Otherwise in stages, each within a share of the limits: (1) `mu-two`, `chain-dp`
-//! and `eviction`, with the problem's order and with eager updates; (2) the one-cut lower bound with branch and bound,
-//! whose choice of what to keep is nearly a plan and one more start; (3) local search in two streams, which first go on
-//! from their own best plan and later from the common one, until the limits are reached or the cost meets the
-//! bound. The best plan so far is returned when time runs out, so the planner is anytime; with a limit on work
-//! alone it is deterministic, whatever the number of processors.
+//! Tiny graphs are searched completely. Otherwise in stages, each within a share of the limits: (1) the fast planners
+//! (portfolio.rs); (2) a scan for the best one-cut lower bound; (3) local search from many starts in two streams, and beside
+//! it branch and bound on the best cuts. After each epoch of the search the lineages of both streams are ranked and the
+//! worse half ends; the choices met in the branch and bound become starts, too. The best plan so far is returned when
+//! time runs out, so the planner is anytime. Streams exchange plans only between epochs, which are measured in
+//! work, so with a limit on work alone the result does not depend on the machine.
+//!
+//! With the default effort the search ends early when the proven gap is tiny or when two epochs in a row brought nothing.
 
 use crate::ids::NodeId;
-use crate::outcome::{Outcome, StopReason, Why};
+use crate::outcome::{Outcome, Why};
 use crate::planners::flat::Flat;
-use crate::planners::gaps::{Gap, keep_all};
 use crate::planners::limits::Limits;
 use crate::planners::one_cut::Cuts;
-use crate::planners::search::{self, Found};
-use crate::planners::{
-    Request, chain_dp, eviction, exhaustive, mu_two, not_reached, order, outcome_with_bound,
-};
+use crate::planners::portfolio::{self, compare};
+use crate::planners::search::{Found, Lineage, Search};
+use crate::planners::{Request, exhaustive, keep_set, mu_two, not_reached, outcome_with_bound};
 use crate::problem::Problem;
 use crate::units::Bytes;
+use std::time::Instant;
 
 /// Work of effort 1: about three seconds.
 const UNIT_WORK: f64 = 5e8;
 /// Graphs of up to this many nodes are searched completely first, up to a number of states.
 const TINY: usize = 16;
 const TINY_STATES: usize = 50_000;
-/// Shares of the remaining limits for the stages before the search.
-const SHARE_OF_STARTS: f64 = 0.08;
+/// Shares of the remaining limits.
 const SHARE_OF_CUTS: f64 = 0.08;
-const SHARE_OF_BRANCHING: f64 = 0.15;
+const SHARE_OF_BRANCHING: f64 = 0.25;
+const SHARE_OF_CHOICES: f64 = 0.04;
 /// A peak up to this multiple of the budget is near it.
 const NEAR: f64 = 1.2;
-/// Parts of the search; in the first half the streams do not know of each other.
-const N_EPOCHS: usize = 4;
+/// Memory of one search above which there is none: the plans of the fast planners stand.
+const MOST_BYTES: usize = 320 << 20;
+/// Independent searches that run at the same time, whatever the number of processors.
+const N_STREAMS: usize = 2;
+/// How many lineages are alive in each epoch of the search; the epochs have equal shares of the limits.
+const LINEAGES: [usize; 5] = [8, 4, 2, 2, 1];
+/// The default effort ends at this proven gap, or when two epochs gained less than this part of the cost.
+const SMALL_GAP: f64 = 1e-4;
+const SMALL_GAIN: f64 = 1e-5;
 
 pub(crate) fn plan(problem: &Problem, request: &Request) -> Outcome {
+    let begin = Instant::now();
     let mut limits = Limits::new(request, UNIT_WORK);
     let budget = request.budget.0.min(i64::MAX as u64) as i64;
-    let base_cost = problem.base_cost();
     let flat = Flat::new(problem);
     if flat.n_nodes() <= TINY
         && let Some(proved) = exhaustive::answer(problem, request, "best", &flat, TINY_STATES)
     {
         return proved;
     }
-    let finish = |best: &Found, bound: f64, stop| {
-        outcome_with_bound(problem, request, "best", &best.computes, stop, Some(bound))
-    };
-    let extra = |best: &Found| {
-        let is_within = best.measure.peak <= budget;
-        if is_within { best.measure.cost - base_cost } else { f64::INFINITY }
-    };
+    let order: Vec<u32> = (0..flat.n_nodes() as u32).collect();
+    let kept_all = flat.measure(&order, &mut Vec::new());
+    // The plan must be written and checked in the end, which takes about as long as what was done so far.
+    limits.reserve(2 * begin.elapsed());
 
-    let starts = starts(problem, &flat, budget, request.seed, &mut limits);
-    let mut best = starts[0].clone();
-    // A plan that runs every node once costs the least; its sum may differ from the base cost by rounding.
-    let runs_once = best.computes.len() == flat.n_nodes() && best.measure.peak <= budget;
-    if runs_once || extra(&best) <= 0.0 {
-        return finish(&best, 0.0, StopReason::SearchExhausted);
-    }
-    let cuts = limits.within(SHARE_OF_CUTS, |part| Cuts::scan(&flat, budget, extra(&best), part));
-    let mut bound = cuts.relaxed_bound();
-    if bound.is_infinite() {
-        return no_plan(problem, best.measure.peak, &cuts);
-    }
-    if extra(&best).is_finite() {
-        let branched = limits.within(SHARE_OF_BRANCHING, |part| cuts.branched_bound(extra(&best), part));
-        bound = branched.0;
-        for (at, dropped) in branched.1 {
-            let gaps = dropped_at(&flat, at as u32, &dropped);
-            let found = limits.within(SHARE_OF_STARTS, |part| mu_two::greedy_from(&flat, budget, gaps, part));
-            if let Some(found) = found.map(|(computes, _)| Found::new(&flat, computes))
-                && found.is_better_than(&best, budget)
-            {
-                best = found;
-            }
+    let starts = portfolio::starts(problem, &flat, kept_all, request, &mut limits);
+    let mut race =
+        Race { flat: &flat, budget, base_cost: problem.base_cost(), bound: 0.0, best: starts[0].clone() };
+    if !race.is_optimal() {
+        let extra = race.extra();
+        let cuts = limits.within(SHARE_OF_CUTS, |part| Cuts::scan(&flat, budget, extra, part));
+        race.bound = cuts.relaxed_bound();
+        if race.bound.is_infinite() {
+            return no_plan(problem, race.best.measure.peak, &cuts);
         }
+        let is_patient = request.effort.is_some() || request.time_limit.is_some();
+        race.run(starts, &cuts, request.seed, is_patient, &mut limits);
     }
-    let target = base_cost + bound;
-    let streams = vec![best, alternative(&starts, budget).clone()];
-    best = search_in_streams(&flat, budget, streams, target, request.seed, &mut limits);
-    if extra(&best).is_infinite() {
-        return not_reached(problem, request, best.measure.peak);
+    if race.extra().is_infinite() {
+        return not_reached(problem, request, race.best.measure.peak);
     }
-    finish(&best, bound, limits.reason())
+    outcome_with_bound(problem, request, "best", &race.best.computes, limits.reason(), Some(race.bound))
 }
 
-/// The plans of the fast planners, best first.
-fn starts(problem: &Problem, here: &Flat, budget: i64, seed: u64, limits: &mut Limits) -> Vec<Found> {
-    let (computes, _) = limits.within(SHARE_OF_STARTS, |part| mu_two::greedy(here, budget, part));
-    let mut starts = vec![Found::new(here, computes)];
-    if let Some(other) = order::eager(problem) {
-        let flat = Flat::new(&other.problem);
-        let (computes, _) = limits.within(SHARE_OF_STARTS, |part| mu_two::greedy(&flat, budget, part));
-        starts.push(Found::new(here, other.restore(&computes)));
-    }
-    starts.push(Found::new(here, chain_dp::best_chain(problem, budget).0));
-    let evicted = limits.within(SHARE_OF_STARTS, |part| eviction::best_run(problem, budget, seed, part).0);
-    starts.push(Found::new(here, evicted));
-    starts.sort_by(|a, b| {
-        let (a, b) = (a.measure.rank(budget), b.measure.rank(budget));
-        a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)).then(a.2.cmp(&b.2))
-    });
-    starts
-}
-
-/// Drops the given values in their gap at node `at`, and keeps everything else.
-fn dropped_at(flat: &Flat, at: u32, dropped: &[u32]) -> Vec<Gap> {
-    let mut gaps = keep_all(flat);
-    for &v in dropped.iter().filter(|&&v| !flat.lasting[v as usize]) {
-        let reads = flat.readers.get(v as usize);
-        let next = reads.partition_point(|&reader| reader < at);
-        if next < reads.len() && flat.producer[v as usize] < at {
-            gaps[flat.readers.range(v as usize).start + next] = Gap::Share;
-        }
-    }
-    gaps
-}
-
-/// The start of the second stream: the cheapest other plan that is not far above the budget. The search repairs a small
-/// excess quickly, and a cheap plan just above the budget is often nearer to the best one than a dear plan below.
-fn alternative(starts: &[Found], budget: i64) -> &Found {
-    let is_near = |found: &&Found| found.measure.peak as f64 <= NEAR * budget as f64;
-    let others = starts[1..].iter().filter(is_near);
-    others.reduce(|a, b| if b.measure.cost < a.measure.cost { b } else { a }).unwrap_or(&starts[0])
-}
-
-fn search_in_streams(
-    flat: &Flat,
+/// The search for a cheaper plan and the search for a higher bound, against each other.
+struct Race<'a> {
+    flat: &'a Flat,
     budget: i64,
-    mut found: Vec<Found>,
-    target: f64,
-    seed: u64,
-    limits: &mut Limits,
-) -> Found {
-    for epoch in 0..N_EPOCHS {
-        let share = 1.0 / (N_EPOCHS - epoch) as f64;
-        let mut parts: Vec<Limits> = found.iter().map(|_| limits.part(share)).collect();
-        std::thread::scope(|scope| {
-            for (stream, (found, part)) in found.iter_mut().zip(&mut parts).enumerate() {
-                let seed = seed.wrapping_add(1 + stream as u64 + 2 * epoch as u64);
-                scope.spawn(move || *found = search::improve(flat, budget, found, target, seed, part));
-            }
-        });
-        limits.absorb(&parts[0]);
-        let best = best_of(&found, budget).clone();
-        if epoch + 1 == N_EPOCHS || best.measure.peak <= budget && best.measure.cost <= target {
-            return best;
-        }
-        if epoch + 1 >= N_EPOCHS / 2 {
-            found.fill(best);
-        }
-    }
-    best_of(&found, budget).clone()
+    base_cost: f64,
+    /// No plan within the budget has less extra cost.
+    bound: f64,
+    best: Found,
 }
 
-fn best_of(found: &[Found], budget: i64) -> &Found {
-    found
-        .iter()
-        .reduce(|a, b| if b.is_better_than(a, budget) { b } else { a })
-        .expect("there is at least one stream")
+impl Race<'_> {
+    /// The cost of the best plan above that of running every node once; infinite while none is within the budget.
+    fn extra(&self) -> f64 {
+        let is_within = self.best.measure.peak <= self.budget;
+        if is_within { self.best.measure.cost - self.base_cost } else { f64::INFINITY }
+    }
+
+    fn is_optimal(&self) -> bool {
+        // A plan that runs every node once costs the least; its sum may differ from the base cost by rounding.
+        let runs_once = self.best.computes.len() == self.flat.n_nodes() && self.extra().is_finite();
+        runs_once || self.extra() <= self.bound
+    }
+
+    fn offer(&mut self, found: &Found) {
+        if found.is_better_than(&self.best, self.budget) {
+            self.best = found.clone();
+        }
+    }
+
+    /// Anneals from many starts and keeps the promising ones, with branch and bound beside it as soon as there is a plan.
+    fn run(&mut self, starts: Vec<Found>, cuts: &Cuts, seed: u64, is_patient: bool, limits: &mut Limits) {
+        if Search::bytes(self.flat, self.best.computes.len()) > MOST_BYTES {
+            return;
+        }
+        let mut lineages: Vec<Lineage> =
+            promising(starts, self.budget).into_iter().map(|start| Lineage::new(self.flat, start)).collect();
+        let mut streams: Vec<Search> = (0..N_STREAMS as u64)
+            .map(|i| Search::new(self.flat, self.budget, seed.wrapping_mul(N_STREAMS as u64).wrapping_add(i)))
+            .collect();
+        let mut has_branched = false;
+        let mut costs: Vec<f64> = Vec::new();
+        for epoch in 0..LINEAGES.len() {
+            let share = 1.0 / (LINEAGES.len() - epoch) as f64;
+            lineages.truncate(self.n_lineages(epoch, share * limits.expected_work()));
+            for (i, stream) in streams.iter_mut().enumerate() {
+                stream.lineages = lineages.iter().skip(i).step_by(N_STREAMS).cloned().collect();
+                if stream.lineages.is_empty() {
+                    stream.lineages.push(lineages[0].clone());
+                }
+            }
+            let target = self.base_cost + self.bound;
+            let extra = self.extra();
+            let mut parts: Vec<Limits> = streams.iter().map(|_| limits.part(share)).collect();
+            let mut branching = limits.part(SHARE_OF_BRANCHING.min(share));
+            let branches = !has_branched && extra.is_finite();
+            let branched = std::thread::scope(|scope| {
+                for (stream, part) in streams.iter_mut().zip(&mut parts) {
+                    scope.spawn(move || stream.run(target, part));
+                }
+                branches.then(|| cuts.branched_bound(extra, &mut branching))
+            });
+            limits.absorb(&parts[0]);
+            lineages = streams.iter_mut().flat_map(|stream| stream.lineages.drain(..)).collect();
+            if let Some((bound, choices)) = branched {
+                has_branched = true;
+                self.bound = self.bound.max(bound);
+                for (at, dropped) in choices {
+                    let gaps = keep_set::dropped_at(self.flat, at as u32, &dropped);
+                    let found = limits.within(SHARE_OF_CHOICES, |part| {
+                        mu_two::greedy_from(self.flat, self.budget, gaps, part)
+                    });
+                    lineages.extend(
+                        found.map(|(computes, _)| Lineage::new(self.flat, Found::new(self.flat, computes))),
+                    );
+                }
+            }
+            lineages.sort_by(|a, b| compare(&a.best, &b.best, self.budget));
+            self.offer(&lineages[0].best);
+            costs.push(self.best.measure.cost);
+            if self.is_optimal() || !limits.spend(0.0) || (!is_patient && self.is_good_enough(&costs)) {
+                return;
+            }
+        }
+    }
+
+    /// As many lineages as can cool at least once.
+    fn n_lineages(&self, epoch: usize, work: f64) -> usize {
+        let n_coolings = N_STREAMS as f64 * work / Search::work_of_cooling(self.best.computes.len());
+        LINEAGES[epoch].min(n_coolings as usize).max(1)
+    }
+
+    /// Whether the gap is tiny, or the last two epochs gained next to nothing. `costs`: the best cost after each epoch.
+    fn is_good_enough(&self, costs: &[f64]) -> bool {
+        let has_stalled = match costs {
+            [.., before, _, now] => before - now <= SMALL_GAIN * now,
+            _ => false,
+        };
+        let gap = (self.extra() - self.bound) / (self.base_cost + self.bound).max(f64::MIN_POSITIVE);
+        self.extra().is_finite() && (has_stalled || gap <= SMALL_GAP)
+    }
+}
+
+/// The starts worth a lineage, in the order in which they get one: the best plan, then plans that are not far above
+/// the budget, the cheapest first. The search repairs a small excess quickly, and a cheap plan just above the budget is
+/// often nearer to the best one than a dear plan below.
+fn promising(mut starts: Vec<Found>, budget: i64) -> Vec<Found> {
+    let rest = starts.split_off(1);
+    let mut near: Vec<Found> =
+        rest.into_iter().filter(|found| found.measure.peak as f64 <= NEAR * budget as f64).collect();
+    near.sort_by(|a, b| a.measure.cost.total_cmp(&b.measure.cost).then(a.measure.peak.cmp(&b.measure.peak)));
+    near.dedup_by(|a, b| a.measure == b.measure);
+    starts.extend(near);
+    starts
 }
 
 /// The answer when a cut proves that the budget cannot be met.

@@ -12,16 +12,19 @@
 
 use crate::outcome::{Outcome, StopReason};
 use crate::planners::flat::{Flat, Measure, NONE};
+use crate::planners::limits::Limits;
 use crate::planners::{Request, not_reached, order, outcome};
 use crate::problem::{Phase, Problem};
 
 /// Numbers of segments that are tried, and sizes of memory in the table.
 const N_SEGMENTS: [usize; 5] = [4, 8, 16, 32, 64];
 const SIZES: usize = 160;
+/// Work of effort 1: a few seconds, which only problems of many thousands of nodes need.
+const UNIT_WORK: f64 = 2e9;
 
 pub(crate) fn plan(problem: &Problem, request: &Request) -> Outcome {
     let budget = request.budget.0.min(i64::MAX as u64) as i64;
-    let (computes, measure) = best_chain(problem, budget);
+    let (computes, measure) = best_chain(problem, budget, &mut Limits::new(request, UNIT_WORK));
     if measure.peak <= budget {
         outcome(problem, request, "chain-dp", &computes, StopReason::SearchExhausted)
     } else {
@@ -30,11 +33,11 @@ pub(crate) fn plan(problem: &Problem, request: &Request) -> Outcome {
 }
 
 /// The cheapest nested plan within the budget, or the lowest one, in the problem's order or with eager updates.
-pub(crate) fn best_chain(problem: &Problem, budget: i64) -> (Vec<u32>, Measure) {
+pub(crate) fn best_chain(problem: &Problem, budget: i64, limits: &mut Limits) -> (Vec<u32>, Measure) {
     let flat = Flat::new(problem);
-    let mut best = in_order(problem, &flat, budget);
+    let mut best = in_order(problem, &flat, budget, limits);
     if let Some(other) = order::eager(problem) {
-        let (computes, measure) = in_order(&other.problem, &Flat::new(&other.problem), budget);
+        let (computes, measure) = in_order(&other.problem, &Flat::new(&other.problem), budget, limits);
         if measure.rank(budget) < best.1.rank(budget) {
             best = (other.restore(&computes), measure);
         }
@@ -42,7 +45,7 @@ pub(crate) fn best_chain(problem: &Problem, budget: i64) -> (Vec<u32>, Measure) 
     best
 }
 
-fn in_order(problem: &Problem, flat: &Flat, budget: i64) -> (Vec<u32>, Measure) {
+fn in_order(problem: &Problem, flat: &Flat, budget: i64, limits: &mut Limits) -> (Vec<u32>, Measure) {
     let order: Vec<u32> = (0..flat.n_nodes() as u32).collect();
     let mut scratch = Vec::new();
     let measure = flat.measure(&order, &mut scratch);
@@ -56,10 +59,11 @@ fn in_order(problem: &Problem, flat: &Flat, budget: i64) -> (Vec<u32>, Measure) 
             continue;
         }
         let table = Table::fill(&chain.segments);
-        let mut offer = |size: usize| {
+        let mut offer = |size: usize, limits: &mut Limits| {
             // Less than the table needs: look among the larger sizes.
             let Some(mut computes) = chain.computes(flat, &table, size) else { return true };
             flat.prune(&mut computes);
+            limits.spend(20.0 * computes.len() as f64);
             if !flat.is_valid(&computes) {
                 return false;
             }
@@ -73,10 +77,20 @@ fn in_order(problem: &Problem, flat: &Flat, budget: i64) -> (Vec<u32>, Measure) 
         let (mut fits, mut too_large) = (0, SIZES + 1);
         while too_large - fits > 1 {
             let middle = (fits + too_large) / 2;
-            if offer(middle) { fits = middle } else { too_large = middle }
+            if offer(middle, limits) {
+                fits = middle
+            } else {
+                too_large = middle
+            }
+            if !limits.spend(0.0) {
+                return best;
+            }
         }
         for size in fits + 1..(fits + 6).min(SIZES + 1) {
-            offer(size);
+            offer(size, limits);
+        }
+        if !limits.spend(0.0) {
+            return best;
         }
     }
     best

@@ -2,10 +2,14 @@
 
 use crate::outcome::StopReason;
 use crate::planners::Request;
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// Typical speed of one processor.
+const WORK_PER_SECOND: f64 = 2e8;
 
 /// Work is counted in touched operands, about a nanosecond or ten each.
 pub(crate) struct Limits {
+    begin: Instant,
     deadline: Option<Instant>,
     work_left: f64,
     spent: f64,
@@ -21,21 +25,37 @@ impl Limits {
             (None, Some(_)) => f64::INFINITY,
         };
         let deadline = request.time_limit.and_then(|limit| Instant::now().checked_add(limit));
-        Limits { deadline, work_left: effort * unit_work, spent: 0.0, stopped: None }
+        Limits { begin: Instant::now(), deadline, work_left: effort * unit_work, spent: 0.0, stopped: None }
     }
 
     /// A limit on work alone.
     pub(crate) fn of_work(work: f64) -> Limits {
-        Limits { deadline: None, work_left: work, spent: 0.0, stopped: None }
+        Limits { begin: Instant::now(), deadline: None, work_left: work, spent: 0.0, stopped: None }
+    }
+
+    /// Takes time away from the deadline, for what has to be done afterwards.
+    pub(crate) fn reserve(&mut self, time: Duration) {
+        self.deadline = self.deadline.map(|deadline| deadline.checked_sub(time).unwrap_or(self.begin));
+    }
+
+    /// What is left until the deadline, if there is one.
+    pub(crate) fn time_left(&self) -> Option<Duration> {
+        self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
+    }
+
+    /// The work that can be done within the limits, where time is converted at a typical speed.
+    pub(crate) fn expected_work(&self) -> f64 {
+        let within_time = self.time_left().map_or(f64::INFINITY, |time| time.as_secs_f64() * WORK_PER_SECOND);
+        self.work_left.min(within_time).max(0.0)
     }
 
     /// Limits for a part of the work: a share of what is left of the work and of the time.
     pub(crate) fn part(&self, share: f64) -> Limits {
-        let deadline = self.deadline.map(|deadline| {
-            let now = Instant::now();
-            now + deadline.saturating_duration_since(now).mul_f64(share.clamp(0.0, 1.0))
-        });
-        Limits { deadline, work_left: self.work_left * share, spent: 0.0, stopped: None }
+        let begin = Instant::now();
+        let deadline = self
+            .deadline
+            .map(|deadline| begin + deadline.saturating_duration_since(begin).mul_f64(share.clamp(0.0, 1.0)));
+        Limits { begin, deadline, work_left: self.work_left * share, spent: 0.0, stopped: None }
     }
 
     /// Runs a part of the work within a share of what is left.
@@ -63,6 +83,20 @@ impl Limits {
             }
         }
         self.stopped.is_none()
+    }
+
+    /// The part of the limits that is used up, from 0 to 1.
+    pub(crate) fn progress(&self) -> f64 {
+        let of_work = if self.work_left.is_finite() {
+            self.spent / (self.spent + self.work_left).max(1.0)
+        } else {
+            0.0
+        };
+        let of_time = self.deadline.map_or(0.0, |deadline| {
+            let whole = deadline.saturating_duration_since(self.begin).as_secs_f64();
+            if whole > 0.0 { self.begin.elapsed().as_secs_f64() / whole } else { 1.0 }
+        });
+        of_work.max(of_time).clamp(0.0, 1.0)
     }
 
     /// Why the work stopped; the search is exhausted if no limit was reached.

@@ -11,17 +11,27 @@ mod exhaustive;
 mod flat;
 mod flow;
 mod gaps;
+#[cfg(feature = "ilp")]
+mod ilp;
+mod keep_set;
 mod limits;
+mod min_cut;
+mod moves;
 mod mu_two;
 mod mu_two_literal;
 mod one_cut;
 mod order;
 mod per_block;
+mod portfolio;
 mod random;
+mod repeats;
+mod replicate;
 mod save_all;
 mod search;
 mod sqrt;
 mod tape;
+
+pub use per_block::{UnknownModule, checkpoint};
 
 use crate::bound::memory_floor;
 use crate::outcome::{Outcome, StopReason, Why};
@@ -82,6 +92,11 @@ pub const PLANNERS: &[PlannerInfo] = &[
         plan: per_block::plan,
     },
     PlannerInfo {
+        name: "min-cut",
+        summary: "PyTorch's choice: the fewest bytes from which backward recomputes the rest, and a knapsack on top",
+        plan: min_cut::plan,
+    },
+    PlannerInfo {
         name: "mu-two-literal",
         summary: "the μ-TWO policy as printed; its own memory model is too optimistic",
         plan: mu_two_literal::plan,
@@ -100,6 +115,12 @@ pub const PLANNERS: &[PlannerInfo] = &[
         name: "eviction",
         summary: "compiled DTR: simulate the step and evict by cost, bytes and next use; best of many settings",
         plan: eviction::plan,
+    },
+    #[cfg(feature = "ilp")]
+    PlannerInfo {
+        name: "ilp",
+        summary: "exact in the problem's order, by the solver HiGHS: for graphs of up to about a hundred nodes",
+        plan: ilp::plan,
     },
     PlannerInfo {
         name: "exhaustive",

@@ -9,12 +9,13 @@
 //! - only values live at the peak are candidates, so no decision is pure cost;
 //! - the cost of a recompute is that of the union of the operations it needs, given what is kept at that point;
 //! - a decision that a later one made superfluous is taken back at the end;
+//! - a decision that was undone is tried again when no other is left and something has changed since;
 //! - a dropped value that a recompute passes through stays until its own use (it is made once), unless that is what
 //!   makes the peak: then it is dropped again, as a second decision.
 //!
-//! Each gap is decided at most twice, and a decision costs one simulation, O(n). On problems with many nodes
-//! several decisions for the same peak are taken together, and one by one where that fails. Mathematics:
-//! docs/planners/mu-two.md.
+//! Each gap is decided at most twice, and tried at most once between two decisions; a trial costs one simulation,
+//! O(n). On problems with many nodes several decisions for the same peak are taken together, and one by one where
+//! that fails. Mathematics: docs/planners/mu-two.md.
 
 use crate::outcome::{Outcome, StopReason};
 use crate::planners::flat::{Flat, Measure, NONE};
@@ -59,14 +60,23 @@ pub(crate) fn greedy_from(
     let mut measure = flat.measure(&now.computes, &mut scratch);
     let mut chains = Chains::new(flat);
     let mut barred = vec![false; gaps.len()];
+    let mut has_changed = false;
     let mut batch = if flat.n_nodes() >= BATCH_FROM_NODES { usize::MAX } else { 1 };
 
     while measure.peak > budget && flat.n_nodes() > 0 {
         let mut candidates =
             candidates_at_peak(flat, &gaps, &barred, &now, measure.at, &mut chains, &mut scratch);
         let work = chains.take_work() + 10.0 * now.computes.len() as f64;
-        if candidates.is_empty() || !limits.spend(work) {
+        if !limits.spend(work) {
             break;
+        }
+        if candidates.is_empty() {
+            // What raised the peak under earlier decisions may lower it under the present ones.
+            if !std::mem::take(&mut has_changed) {
+                break;
+            }
+            barred.fill(false);
+            continue;
         }
         // Ties go to the earliest gap, so that the result does not depend on the sorting algorithm.
         candidates.sort_by(|a, b| b.ratio.total_cmp(&a.ratio).then(a.gap.cmp(&b.gap)));
@@ -89,6 +99,7 @@ pub(crate) fn greedy_from(
         match next {
             Some((next, better)) if better.peak <= measure.peak => {
                 (now, measure) = (next, better);
+                has_changed = true;
             }
             _ => {
                 for &(gap, before) in &undo {

@@ -27,8 +27,10 @@ pub(crate) fn plan(problem: &Problem, request: &Request) -> Outcome {
     }
     let Some(schedule) = schedule(&flat, &gaps) else {
         let why = "a recompute reads a parameter after its update, which the paper does not model";
+        // There is no schedule to measure; what remains is to keep everything, which does not fit.
+        let keep_all = believed_memory(&flat).into_iter().max().unwrap_or(flat.fixed);
         return Outcome::Infeasible {
-            lowest_peak: Bytes(believed as u64),
+            lowest_peak: Bytes(keep_all.max(0) as u64),
             why: Why::NotApplicable(why.into()),
         };
     };
@@ -54,9 +56,15 @@ struct Activation {
     total_recompute_time: f64,
     last_forward: usize,
     first_backward: usize,
+    last_backward: usize,
 }
 
 impl Activation {
+    /// Whether a dropped activation is in memory again when node `n` runs: from its first to its last backward use.
+    fn is_resident_at(&self, n: usize) -> bool {
+        (self.first_backward..=self.last_backward).contains(&n)
+    }
+
     fn ratio(&self, flat: &Flat) -> f64 {
         flat.bytes[self.value] as f64 / self.total_recompute_time
     }
@@ -101,10 +109,11 @@ fn update_chosen(chosen: &mut [Activation], taken: &Activation) -> f64 {
     count
 }
 
-/// Algorithm F, both arms as printed.
+/// Algorithm F, both arms as printed: a candidate that is first read while `taken` is resident keeps it as its source.
 fn update_candidates(candidates: &mut [Activation], chosen: &[Activation], taken: &Activation, count: f64) {
     for candidate in candidates {
-        if candidate.sources.remove(&taken.value) {
+        let is_resident = taken.is_resident_at(candidate.first_backward);
+        if !is_resident && candidate.sources.remove(&taken.value) {
             candidate.sources.extend(&taken.sources);
             candidate.recompute_time += taken.recompute_time;
             let n_readers = chosen.iter().filter(|other| other.sources.contains(&candidate.value)).count();
@@ -155,6 +164,7 @@ fn activation(flat: &Flat, is_forward: &[bool], is_activation: &[bool], v: usize
         total_recompute_time: time,
         last_forward: reads.iter().rev().find(|&&n| is_forward[n as usize]).map_or(maker, |&n| n as usize),
         first_backward: reads.iter().find(|&&n| !is_forward[n as usize]).map_or(maker, |&n| n as usize),
+        last_backward: reads.iter().rev().find(|&&n| !is_forward[n as usize]).map_or(maker, |&n| n as usize),
     }
 }
 

@@ -285,9 +285,19 @@ impl<'a> Cut<'a> {
         if choice.bytes > room || self.fitting.as_ref().is_some_and(|known| known.0 <= choice.cost) {
             return;
         }
+        self.fitting = Some((choice.cost, self.dropped(choice)));
+    }
+
+    fn dropped(&self, choice: &Choice) -> Vec<u32> {
         let is_dropped =
             |v: &u32| self.fate[*v as usize] != Fate::Keep && choice.kept.binary_search(v).is_err();
-        self.fitting = Some((choice.cost, self.values.iter().copied().filter(is_dropped).collect()));
+        self.values.iter().copied().filter(is_dropped).collect()
+    }
+
+    /// What the cheapest choice at a price per byte drops; nothing when a limit is reached.
+    pub(crate) fn dropped_at_price(&mut self, price: f64, limits: &mut Limits) -> Option<Vec<u32>> {
+        let choice = self.choose(price, limits)?;
+        Some(self.dropped(&choice))
     }
 
     /// The bound without branching.

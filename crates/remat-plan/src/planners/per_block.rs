@@ -4,12 +4,16 @@
 //! block every value that no forward node outside the block reads is dropped after its last forward read and
 //! recomputed in backward from the block's inputs. As few blocks as needed are checkpointed, in forward order; with all
 //! of them it is the classic recipe. Time: O(blocks * n).
+//!
+//! [`checkpoint`] is the same by hand: the caller names the modules, and no budget decides.
 
 use crate::outcome::{Outcome, Why};
+use crate::plan::Plan;
 use crate::planners::flat::Flat;
 use crate::planners::gaps::{Gap, drop_at_the_turn, keep_all};
 use crate::planners::{Candidates, Request};
 use crate::problem::{Phase, Problem};
+use crate::units::Bytes;
 
 pub(crate) fn plan(problem: &Problem, request: &Request) -> Outcome {
     let flat = Flat::new(problem);
@@ -31,20 +35,65 @@ pub(crate) fn plan(problem: &Problem, request: &Request) -> Outcome {
         if candidates.fits() {
             break;
         }
-        for n in (0..flat.n_nodes()).filter(|&n| blocks.of_node[n] == Some(block)) {
-            for &v in flat.outputs.get(n) {
-                let v = v as usize;
-                let stays_inside = flat.readers.get(v).iter().all(|&reader| {
-                    !is_forward[reader as usize] || blocks.of_node[reader as usize] == Some(block)
-                });
-                if stays_inside && !flat.lasting[v] {
-                    drop_at_the_turn(&flat, &is_forward, v, &mut gaps, Gap::Share);
-                }
-            }
-        }
+        drop_inside(&flat, &is_forward, &blocks.of_node, block, &mut gaps);
         candidates.offer(&gaps);
     }
     candidates.finish(problem, "per-block")
+}
+
+/// Checkpoints each of the named modules, whatever that costs or saves: what is made inside one is dropped after forward
+/// and recomputed in backward from what enters it. A name stands for the module and everything below it; where two
+/// contain each other, the first one named counts. The error is the first name that no forward node has.
+pub fn checkpoint(problem: &Problem, modules: &[&str]) -> Result<Plan, UnknownModule> {
+    let is_within = |path: &str, module: &str| {
+        path.strip_prefix(module).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    };
+    let is_forward: Vec<bool> = problem.nodes.iter().map(|node| node.phase == Phase::Forward).collect();
+    let of_node: Vec<Option<usize>> = problem
+        .nodes
+        .iter()
+        .map(|node| {
+            let path = node.module.as_deref().filter(|_| node.phase == Phase::Forward)?;
+            modules.iter().position(|module| is_within(path, module))
+        })
+        .collect();
+    let is_unknown = |(index, _): &(usize, &&str)| !of_node.contains(&Some(*index));
+    if let Some((_, module)) = modules.iter().enumerate().find(is_unknown) {
+        return Err(UnknownModule((*module).to_owned()));
+    }
+    let flat = Flat::new(problem);
+    let mut gaps = keep_all(&flat);
+    for block in 0..modules.len() {
+        drop_inside(&flat, &is_forward, &of_node, block, &mut gaps);
+    }
+    let request = Request::new(Bytes(u64::MAX));
+    let mut candidates = Candidates::new(&flat, &request);
+    candidates.offer(&gaps);
+    // Dropping never asks for overwritten state, so the schedule exists; keeping everything always does.
+    if candidates.best.is_none() {
+        candidates.offer(&keep_all(&flat));
+    }
+    let plan = candidates.finish(problem, "checkpoint").to_plan(problem, "checkpoint", request.budget);
+    Ok(Plan { budget_bytes: plan.peak_bytes, ..plan })
+}
+
+/// A module that the problem does not have.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("no forward node belongs to the module `{0}`")]
+pub struct UnknownModule(pub String);
+
+/// Drops what is made inside a block and read in forward only there.
+fn drop_inside(flat: &Flat, is_forward: &[bool], of_node: &[Option<usize>], block: usize, gaps: &mut [Gap]) {
+    for n in (0..flat.n_nodes()).filter(|&n| of_node[n] == Some(block)) {
+        for &v in flat.outputs.get(n) {
+            let v = v as usize;
+            let is_inside =
+                |&reader: &u32| !is_forward[reader as usize] || of_node[reader as usize] == Some(block);
+            if flat.readers.get(v).iter().all(is_inside) && !flat.lasting[v] {
+                drop_at_the_turn(flat, is_forward, v, gaps, Gap::Share);
+            }
+        }
+    }
 }
 
 /// The blocks in the order in which forward enters them.

@@ -1,37 +1,36 @@
 //! Local search on the sequence of computes: simulated annealing with an adaptive price on memory.
 //!
-//! In: a valid sequence, within the budget or not. Out: the cheapest sequence within the budget that was met on the
-//! way, or the lowest. The objective is cost + price * penalty, where the penalty is the sum over all steps of the
+//! In: valid sequences, within the budget or not. Out: the cheapest sequence within the budget that was met on the way,
+//! or the lowest. The objective is cost + price * penalty, where the penalty is the sum over all steps of the
 //! bytes above the budget, with a weight per node. The price is steered: it rises while the sequence is over the budget
 //! and falls while it is within, so the search moves along the border of what is feasible, where the cheapest plans
 //! are. (With a fixed price annealing is hardly better than greedy: too low, and it never returns into the
 //! budget; too high, and it cannot move.) The weights are steered in the same way, node by node: without them a value
 //! that is live for two hundred steps looks a hundred times as heavy as one that is live for two.
 //!
-//! Moves: drop a value that is live at a step with much memory (insert its recompute, with as much of its chain as is
-//! missing, before its next use); delete a recompute; shift a compute to an earlier or later place. A round cools from
-//! a start temperature to a low one; rounds begin at the best plan so far and differ in their start temperature.
+//! A search has several lineages, each with its own start, and works on them in turn, one cooling each. Which of them lead to
+//! good plans is seen after a few coolings and not from the starts, so the caller drops the worst ones from time to time.
+//! Tried and dropped: one lineage with ever more coolings, which stays in the valley of its start.
 
 use crate::planners::flat::{Flat, Measure};
 use crate::planners::limits::Limits;
+use crate::planners::moves::{Kind, Moves};
 use crate::planners::random::Random;
-use crate::planners::tape::{Change, HEAD, Item, TAIL, Tape};
+use crate::planners::tape::{Most, Tape};
 
 /// Moves between two looks at the clock.
 const MOVES_PER_CHECK: usize = 512;
-/// Moves between two adjustments of the price.
+/// Moves between two adjustments of the price and the temperature.
 const MOVES_PER_PRICE: usize = 64;
-/// The longest chain of recomputes that one move inserts.
-const LONGEST_CHAIN: usize = 40;
-
 /// Moves per slot in one cooling.
 const MOVES_PER_SLOT: usize = 240;
-/// Start temperatures of the rounds in turn, in units of a typical cost: hot rounds leave the valley, mild ones search
-/// its floor.
+/// Start temperatures of the coolings of a lineage in turn, in units of a typical cost: hot ones leave the valley, mild ones
+/// search its floor.
 const TEMPERATURES: [f64; 4] = [1.0, 0.1, 0.4, 0.05];
 const LAST_TEMPERATURE: f64 = 0.002;
 /// Work per visited slot, in the unit of the limits.
-const WORK_PER_SLOT: f64 = 4.0;
+const WORK_PER_SLOT: f64 = 2.5;
+const TYPICAL_SLOTS_PER_MOVE: f64 = 60.0;
 
 /// A sequence of computes with its cost and peak.
 #[derive(Clone, Debug)]
@@ -52,282 +51,171 @@ impl Found {
     }
 }
 
-/// Improves `start` until the limits are reached or the cost is at most `target`. The result is never worse.
-pub(crate) fn improve(
-    flat: &Flat,
-    budget: i64,
-    start: &Found,
-    target: f64,
-    seed: u64,
-    limits: &mut Limits,
-) -> Found {
-    let mut search = Search::new(flat, budget, start.clone(), seed);
-    let mut round = 0;
-    while !search.is_done(target) && search.round(round, target, limits) {
-        round += 1;
-    }
-    search.best
+/// What one start led to, and what was learned on the way.
+#[derive(Clone)]
+pub(crate) struct Lineage {
+    pub(crate) best: Found,
+    n_coolings: usize,
+    price: f64,
+    weights: Vec<f64>,
 }
 
-struct Search<'a> {
+impl Lineage {
+    pub(crate) fn new(flat: &Flat, start: Found) -> Lineage {
+        let (cost, bytes, _) = typical(flat);
+        Lineage { best: start, n_coolings: 0, price: cost / bytes / 4.0, weights: vec![1.0; flat.n_nodes()] }
+    }
+}
+
+/// Sums of cost and bytes over the values that can be made again, and their number; none is zero.
+fn typical(flat: &Flat) -> (f64, f64, f64) {
+    let (mut cost, mut bytes, mut count) = (0.0, 0.0, 0.0f64);
+    for v in (0..flat.n_values()).filter(|&v| !flat.lasting[v] && flat.bytes[v] > 0) {
+        cost += flat.cost[flat.producer[v] as usize];
+        bytes += flat.bytes[v] as f64;
+        count += 1.0;
+    }
+    // Free nodes only: any positive cost will do.
+    (if cost > 0.0 { cost } else { 1.0 }, bytes.max(1.0), count.max(1.0))
+}
+
+/// One annealing machine; it works on its lineages in turn.
+pub(crate) struct Search<'a> {
     tape: Tape<'a>,
     budget: i64,
     random: Random,
-    price: f64,
     /// A typical cost of one recompute, the unit of the temperature.
     unit: f64,
-    best: Found,
-    change: Change,
-    stack: Vec<(u32, u32)>,
+    moves: Moves,
+    price: f64,
+    turn: usize,
+    pub(crate) lineages: Vec<Lineage>,
 }
 
 impl<'a> Search<'a> {
-    fn new(flat: &'a Flat, budget: i64, start: Found, seed: u64) -> Search<'a> {
-        let makers = (0..flat.n_values()).filter(|&v| !flat.lasting[v] && flat.bytes[v] > 0);
-        let (mut cost, mut bytes, mut count) = (0.0, 0.0, 0.0f64);
-        for v in makers {
-            cost += flat.cost[flat.producer[v] as usize];
-            bytes += flat.bytes[v] as f64;
-            count += 1.0;
-        }
-        // Free nodes only: any positive unit will do.
-        let cost = if cost > 0.0 { cost } else { 1.0 };
+    pub(crate) fn new(flat: &'a Flat, budget: i64, seed: u64) -> Search<'a> {
+        let (cost, _, count) = typical(flat);
         Search {
-            tape: Tape::new(flat, budget, &start.computes),
+            tape: Tape::new(flat, budget, &[]),
             budget,
             random: Random::new(seed),
-            price: cost / bytes.max(1.0) / 4.0,
-            unit: cost / count.max(1.0),
-            best: start,
-            change: Change::default(),
-            stack: Vec::new(),
+            unit: cost / count,
+            moves: Moves::default(),
+            price: 0.0,
+            turn: 0,
+            lineages: Vec::new(),
+        }
+    }
+
+    /// The work of one cooling of a sequence of this length, roughly.
+    pub(crate) fn work_of_cooling(n_slots: usize) -> f64 {
+        (MOVES_PER_SLOT * n_slots.max(50)) as f64 * TYPICAL_SLOTS_PER_MOVE * WORK_PER_SLOT
+    }
+
+    /// The memory of a search on sequences of this length: a bit per step and value, mainly.
+    pub(crate) fn bytes(flat: &Flat, n_slots: usize) -> usize {
+        (flat.n_values() / 8).saturating_mul(n_slots)
+    }
+
+    /// Improves the lineages until the limits are reached or the cost of one is at most `target`.
+    pub(crate) fn run(&mut self, target: f64, limits: &mut Limits) {
+        if self.tape.flat.n_nodes() == 0 || self.lineages.is_empty() {
+            return;
+        }
+        loop {
+            let at = self.turn % self.lineages.len();
+            if self.is_done(target) || !self.cool(at, target, limits) {
+                return;
+            }
+            self.turn += 1;
         }
     }
 
     fn is_done(&self, target: f64) -> bool {
-        self.best.measure.peak <= self.budget && self.best.measure.cost <= target
-            || self.tape.slots.is_empty()
+        let is_met = |measure: &Measure| measure.peak <= self.budget && measure.cost <= target;
+        self.lineages.iter().any(|lineage| is_met(&lineage.best.measure))
     }
 
     /// Remembers the present sequence if it is within the budget and cheaper than the best.
-    fn note(&mut self) {
-        let best = &self.best.measure;
+    fn note(&mut self, at: usize) {
+        let best = &self.lineages[at].best.measure;
         if self.tape.excess == 0 && (best.peak > self.budget || self.tape.cost < best.cost * (1.0 - 1e-12)) {
-            self.best = Found::new(self.tape.flat, self.tape.computes());
+            self.lineages[at].best = Found::new(self.tape.flat, self.tape.computes());
         }
     }
 
-    /// One cooling; says whether to go on.
-    fn round(&mut self, round: usize, target: f64, limits: &mut Limits) -> bool {
+    /// One cooling of a lineage; says whether to go on.
+    fn cool(&mut self, at: usize, target: f64, limits: &mut Limits) -> bool {
+        let lineage = &mut self.lineages[at];
+        self.tape.load_weighted(&lineage.best.computes, &lineage.weights);
+        self.price = lineage.price;
         let n_slots = self.tape.slots.len();
         let n_moves = MOVES_PER_SLOT * n_slots.max(50);
-        // Every fourth round goes on from where the last one ended.
-        if !round.is_multiple_of(4) {
-            let computes = std::mem::take(&mut self.best.computes);
-            self.tape.load(&computes);
-            self.best.computes = computes;
-        }
         let moves_per_note = n_slots / 1000 + 1;
-        let start = self.unit * TEMPERATURES[round % 4] * (0.5 + self.random.unit());
+        let hot = TEMPERATURES[lineage.n_coolings % TEMPERATURES.len()];
+        lineage.n_coolings += 1;
+        let start = self.unit * hot * (0.5 + self.random.unit());
         let end = self.unit * LAST_TEMPERATURE;
+        let begin = limits.progress();
+        let (mut temperature, mut used, mut goes_on) = (start, 0.0, true);
         for i in 0..n_moves {
             if i % MOVES_PER_CHECK == 0 {
                 let work = self.tape.work as f64 * WORK_PER_SLOT;
                 self.tape.work = 0;
-                if self.is_done(target) || !limits.spend(work) {
-                    return false;
+                if !limits.spend(work) {
+                    goes_on = false;
+                    break;
+                }
+                // A cooling that the limits cut short cools faster, since a plan at a high temperature is worth little.
+                used = (limits.progress() - begin) / (1.0 - begin).max(1e-9);
+                if self.is_done(target) {
+                    break;
                 }
             }
             if i % MOVES_PER_PRICE == 0 {
                 self.price *= if self.tape.excess > 0 { 1.03 } else { 0.97 };
+                temperature = start * (end / start).powf(used.max(i as f64 / n_moves as f64));
             }
             if i % (4 * n_slots) == 0 {
                 self.tape.adjust_weights(1.2, 0.97);
             }
-            self.step(start * (end / start).powf(i as f64 / n_moves as f64));
+            self.step(temperature);
             // Copying the sequence takes as long as many moves, so it is not done after each of them.
             if i % moves_per_note == 0 {
-                self.note();
+                self.note(at);
             }
         }
-        self.note();
+        self.note(at);
+        let lineage = &mut self.lineages[at];
+        lineage.price = self.price;
+        lineage.weights.copy_from_slice(self.tape.weights());
         // Above the budget the lowest peak is what counts.
-        if self.best.measure.peak > self.budget {
+        if lineage.best.measure.peak > self.budget {
             let now = Found::new(self.tape.flat, self.tape.computes());
-            if now.is_better_than(&self.best, self.budget) {
-                self.best = now;
+            if now.is_better_than(&lineage.best, self.budget) {
+                lineage.best = now;
             }
         }
-        true
+        goes_on
     }
 
     fn step(&mut self, temperature: f64) {
-        let kind = self.random.below(100);
-        let proposed = match kind {
-            0..40 => self.propose_drop(),
-            40..65 => self.propose_delete(),
-            _ => self.propose_shift(),
+        let kind = match self.random.below(100) {
+            0..38 => Kind::Drop,
+            38..60 => Kind::Delete,
+            60..67 => Kind::Swap,
+            _ => Kind::Shift,
         };
         self.tape.work += 4;
-        if proposed.is_none() {
+        if self.moves.propose(kind, &mut self.tape, &mut self.random).is_none() {
             return;
         }
-        let change = std::mem::take(&mut self.change);
-        if let Some(effect) = self.tape.try_change(&change) {
-            let delta = effect.cost + self.price * effect.penalty;
-            if delta <= 0.0 || delta <= -temperature * self.random.unit().ln() {
-                self.tape.apply(&change);
-            }
+        let most = Most { price: self.price, objective: -temperature * self.random.unit().ln() };
+        if let Some(effect) = self.tape.try_change(&self.moves.change, most)
+            && effect.cost + most.price * effect.penalty <= most.objective
+        {
+            self.tape.apply(&self.moves.change);
         }
-        self.change = change;
-    }
-
-    /// A random slot, mostly one with much memory.
-    fn high_slot(&mut self) -> u32 {
-        let n = self.tape.slots.len();
-        let mut best = self.tape.slots[self.random.below(n)];
-        for _ in 0..self.random.below(4) {
-            let other = self.tape.slots[self.random.below(n)];
-            if self.tape.memory(other) > self.tape.memory(best) {
-                best = other;
-            }
-        }
-        best
-    }
-
-    /// A value that is live at a slot but not used there, if one is met within a few tries.
-    fn waiting_value(&mut self, slot: u32) -> Option<u32> {
-        let flat = self.tape.flat;
-        let words = self.tape.needed_words(slot);
-        let n_live: u32 = words.iter().map(|word| word.count_ones()).sum();
-        if n_live == 0 {
-            return None;
-        }
-        for _ in 0..4 {
-            let mut index = self.random.below(n_live as usize) as u32;
-            let words = self.tape.needed_words(slot);
-            let mut word = 0;
-            while words[word].count_ones() <= index {
-                index -= words[word].count_ones();
-                word += 1;
-            }
-            let mut bits = words[word];
-            for _ in 0..index {
-                bits &= bits - 1;
-            }
-            let v = word * 64 + bits.trailing_zeros() as usize;
-            let node = self.tape.node[slot as usize] as usize;
-            if !flat.lasting[v] && flat.bytes[v] > 0 && !flat.inputs.get(node).contains(&(v as u32)) {
-                return Some(v as u32);
-            }
-        }
-        None
-    }
-
-    fn propose_drop(&mut self) -> Option<()> {
-        let slot = self.high_slot();
-        let v = self.waiting_value(slot)?;
-        let flat = self.tape.flat;
-        let mut user = self.tape.next[slot as usize];
-        while user != TAIL && !flat.inputs.get(self.tape.node[user as usize] as usize).contains(&v) {
-            user = self.tape.next[user as usize];
-            self.tape.work += 1;
-        }
-        self.change.window.clear();
-        self.change.resume = self.tape.prev[user as usize];
-        self.change.end = user;
-        let eagerness = if self.random.below(2) == 0 { 100 } else { 60 };
-        self.chain(flat.producer[v as usize], user, eagerness)
-    }
-
-    /// Appends the recompute of a node before `user` to the window, after those of its inputs that are not live
-    /// there; each of these is recomputed too with the given percentage, and otherwise kept live until then.
-    fn chain(&mut self, node: u32, user: u32, eagerness: usize) -> Option<()> {
-        let flat = self.tape.flat;
-        self.stack.clear();
-        self.stack.push((node, 0));
-        while let Some((n, k)) = self.stack.last_mut() {
-            let n = *n;
-            if let Some(&v) = flat.inputs.get(n as usize).get(*k as usize) {
-                *k += 1;
-                let producer = flat.producer[v as usize];
-                if !flat.lasting[v as usize]
-                    && !self.tape.is_needed(user, v)
-                    && !self.change.window.contains(&Item::New(producer))
-                    && self.random.below(100) < eagerness
-                {
-                    self.stack.push((producer, 0));
-                    if self.stack.len() + self.change.window.len() > LONGEST_CHAIN {
-                        return None;
-                    }
-                }
-                continue;
-            }
-            self.stack.pop();
-            self.change.window.push(Item::New(n));
-        }
-        Some(())
-    }
-
-    fn propose_delete(&mut self) -> Option<()> {
-        if self.tape.repeated.is_empty() {
-            return None;
-        }
-        let n = self.tape.repeated[self.random.below(self.tape.repeated.len())];
-        let runs = &self.tape.runs[n as usize];
-        let slot = runs[self.random.below(runs.len())];
-        self.change.window.clear();
-        self.change.resume = self.tape.prev[slot as usize];
-        self.change.end = self.tape.next[slot as usize];
-        Some(())
-    }
-
-    fn propose_shift(&mut self) -> Option<()> {
-        let flat = self.tape.flat;
-        let slot = self.tape.slots[self.random.below(self.tape.slots.len())];
-        let node = self.tape.node[slot as usize] as usize;
-        let later = self.random.below(2) == 0;
-        // As far as the operands allow, or a random distance of any order of magnitude.
-        let to_the_limit = self.random.below(2) == 0;
-        let distance = 1usize << self.random.below(8);
-        let distance = if to_the_limit { usize::MAX } else { 1 + self.random.below(distance) };
-        let blocks = |other: u32| {
-            let other = other as usize;
-            if later {
-                flat.outputs.get(node).iter().any(|v| flat.inputs.get(other).contains(v))
-            } else {
-                flat.outputs.get(other).iter().any(|v| flat.inputs.get(node).contains(v))
-            }
-        };
-        self.change.window.clear();
-        let mut reached = slot;
-        let mut passed = 0;
-        loop {
-            let other =
-                if later { self.tape.next[reached as usize] } else { self.tape.prev[reached as usize] };
-            if other == TAIL || other == HEAD || passed == distance || blocks(self.tape.node[other as usize])
-            {
-                break;
-            }
-            reached = other;
-            passed += 1;
-            self.change.window.push(Item::Old(other));
-        }
-        self.tape.work += passed as u64;
-        if passed == 0 {
-            return None;
-        }
-        if later {
-            self.change.resume = self.tape.prev[slot as usize];
-            self.change.end = self.tape.next[reached as usize];
-            self.change.window.push(Item::Old(slot));
-        } else {
-            self.change.resume = self.tape.prev[reached as usize];
-            self.change.end = self.tape.next[slot as usize];
-            self.change.window.push(Item::Old(slot));
-            self.change.window.reverse();
-        }
-        Some(())
     }
 }
 
@@ -401,7 +289,9 @@ mod tests {
         let flat = Flat::new(&problem);
         let order = Found::new(&flat, (0..flat.n_nodes() as u32).collect());
         let budget = order.measure.peak * 7 / 10;
-        let mut search = Search::new(&flat, budget, order, 7);
+        let mut search = Search::new(&flat, budget, 7);
+        search.tape.load(&order.computes);
+        search.price = Lineage::new(&flat, order).price;
         let mut scratch = Vec::new();
         let mut n_feasible = 0;
         for i in 0..30_000 {
@@ -435,8 +325,12 @@ mod tests {
         let order = Found::new(&flat, (0..flat.n_nodes() as u32).collect());
         let budget = order.measure.peak / 2;
         let request = Request { effort: Some(1.0), ..Request::new(Bytes(0)) };
-        let run =
-            |work: f64| improve(&flat, budget, &order, 0.0, 1, &mut Limits::new(&request, work)).measure;
+        let run = |work: f64| {
+            let mut search = Search::new(&flat, budget, 1);
+            search.lineages.push(Lineage::new(&flat, order.clone()));
+            search.run(0.0, &mut Limits::new(&request, work));
+            search.lineages[0].best.measure
+        };
         let (short, long) = (run(1e6), run(3e7));
         assert!(short.peak <= budget && long.peak <= budget, "{short:?} {long:?}");
         assert!(long.cost < short.cost, "{short:?} {long:?}");

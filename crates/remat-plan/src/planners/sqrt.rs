@@ -2,8 +2,8 @@
 //!
 //! The forward nodes are cut into k segments of about equal bytes. A value that a later segment reads in forward is
 //! kept; every other value that backward reads is dropped after its last forward read and recomputed when
-//! backward first reads it, from the values kept at the start of its segment. All k up to 2 sqrt(n) are tried, and the
-//! cheapest plan that fits is taken. With n equal layers k = sqrt(n) gives O(sqrt(n)) memory at one extra forward
+//! backward first reads it, from the values kept at the start of its segment. All k up to 2 sqrt(n) are tried, each
+//! also with the last segment kept, since backward reads it at once; the cheapest plan that fits is taken. With n equal layers k = sqrt(n) gives O(sqrt(n)) memory at one extra forward
 //! pass. Time: O(n sqrt(n)). Source: Chen et al., Training Deep Nets with Sublinear Memory Cost, 2016.
 
 use crate::outcome::Outcome;
@@ -19,13 +19,16 @@ pub(crate) fn plan(problem: &Problem, request: &Request) -> Outcome {
     let mut candidates = Candidates::new(&flat, request);
     candidates.offer(&keep_all(&flat));
     for n_segments in 1..=(2.0 * (n_forward as f64).sqrt()).ceil() as usize {
-        candidates.offer(&segmented(&flat, &is_forward, n_segments));
+        for keeps_last in [true, false] {
+            candidates.offer(&segmented(&flat, &is_forward, n_segments, keeps_last));
+        }
     }
     candidates.finish(problem, "sqrt")
 }
 
-/// Keeps the values that cross a boundary between `n_segments` segments of the forward nodes.
-fn segmented(flat: &Flat, is_forward: &[bool], n_segments: usize) -> Vec<Gap> {
+/// Keeps the values that cross a boundary between `n_segments` segments of the forward nodes, and all values of the last
+/// segment if asked to.
+fn segmented(flat: &Flat, is_forward: &[bool], n_segments: usize, keeps_last: bool) -> Vec<Gap> {
     let made: Vec<i64> = (0..flat.n_nodes())
         .map(|n| {
             if is_forward[n] { flat.outputs.get(n).iter().map(|&v| flat.bytes[v as usize]).sum() } else { 0 }
@@ -47,7 +50,8 @@ fn segmented(flat: &Flat, is_forward: &[bool], n_segments: usize) -> Vec<Gap> {
         let crosses = flat.readers.get(v).iter().any(|&reader| {
             is_forward[reader as usize] && segment[reader as usize] != segment[maker as usize]
         });
-        if !crosses {
+        let stays = keeps_last && segment[maker as usize] + 1 >= n_segments;
+        if !crosses && !stays {
             drop_at_the_turn(flat, is_forward, v, &mut gaps, Gap::Share);
         }
     }

@@ -13,7 +13,9 @@
 //!
 //! Time of a change: O(bit set + slots up to where the difference vanishes).
 
-use crate::planners::flat::{Flat, NONE};
+mod walk;
+
+use crate::planners::flat::Flat;
 
 /// No slot.
 pub(crate) const NO_SLOT: u32 = u32::MAX;
@@ -51,8 +53,19 @@ pub(crate) struct Tape<'a> {
     // Scratch space of the walk.
     now: Vec<u64>,
     now_held: i64,
+    compare: Vec<u64>,
+    unneeded: Vec<u32>,
+    is_staying: Vec<bool>,
+    /// The values in which the new needed set differs from the old one, with a flag per value, whether the new set
+    /// has it, the bytes that the new set has more, the number of values it has less, and a bit per value modulo 64.
     difference: Vec<u32>,
     is_different: Vec<bool>,
+    is_more: Vec<bool>,
+    held_more: i64,
+    n_less: i64,
+    difference_mask: u64,
+    /// The inputs and outputs of each node, a bit per value modulo 64.
+    operand_mask: Vec<u64>,
     deleted: Vec<u32>,
     /// Runs that each node gains or loses by the change, and the nodes with an entry.
     run_change: Vec<i32>,
@@ -89,6 +102,18 @@ pub(crate) struct Effect {
     pub(crate) penalty: f64,
 }
 
+/// The objective above which a change is of no interest: cost + price * penalty.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct Most {
+    pub(crate) price: f64,
+    pub(crate) objective: f64,
+}
+
+impl Most {
+    /// Every valid change is of interest.
+    pub(crate) const ANY: Most = Most { price: 0.0, objective: f64::INFINITY };
+}
+
 impl Effect {
     #[inline]
     fn add_excess(&mut self, bytes: i64, weight: f64) {
@@ -122,8 +147,21 @@ impl<'a> Tape<'a> {
             weight: vec![1.0; flat.n_nodes()],
             now: vec![0; words],
             now_held: 0,
+            compare: Vec::new(),
+            unneeded: Vec::new(),
+            is_staying: vec![false; 2],
             difference: Vec::new(),
             is_different: vec![false; flat.n_values()],
+            is_more: vec![false; flat.n_values()],
+            held_more: 0,
+            n_less: 0,
+            difference_mask: 0,
+            operand_mask: (0..flat.n_nodes())
+                .map(|n| {
+                    let operands = flat.inputs.get(n).iter().chain(flat.outputs.get(n));
+                    operands.fold(0, |mask, &v| mask | 1 << (v % 64))
+                })
+                .collect(),
             deleted: Vec::new(),
             run_change: vec![0; flat.n_nodes()],
             run_changed: Vec::new(),
@@ -135,6 +173,17 @@ impl<'a> Tape<'a> {
         }
         tape.load(computes);
         tape
+    }
+
+    /// The weight of each node in the penalty.
+    pub(crate) fn weights(&self) -> &[f64] {
+        &self.weight
+    }
+
+    /// Replaces the whole sequence by another valid one, and the weights.
+    pub(crate) fn load_weighted(&mut self, computes: &[u32], weights: &[f64]) {
+        self.weight.copy_from_slice(weights);
+        self.load(computes);
     }
 
     /// Replaces the whole sequence by another valid one.
@@ -211,258 +260,10 @@ impl<'a> Tape<'a> {
         &self.needed[slot as usize * self.words..][..self.words]
     }
 
-    /// What the change would do, or nothing if it is not valid. The tape stays as it is.
-    pub(crate) fn try_change(&mut self, change: &Change) -> Option<Effect> {
-        let effect = self.walk::<false>(change);
-        self.clear_scratch();
-        effect
-    }
-
-    /// Carries out a change that [`Tape::try_change`] found valid.
-    pub(crate) fn apply(&mut self, change: &Change) {
-        let effect = self.walk::<true>(change).expect("the change was tried before");
-        self.cost += effect.cost;
-        self.excess += effect.excess;
-        self.penalty += effect.penalty;
-        while let Some(slot) = self.deleted.pop() {
-            let (prev, next) = (self.prev[slot as usize], self.next[slot as usize]);
-            self.link(prev, next);
-            self.remove_slot(slot);
-        }
-        self.clear_scratch();
-    }
-
-    fn clear_scratch(&mut self) {
-        for v in self.difference.drain(..) {
-            self.is_different[v as usize] = false;
-        }
-        self.deleted.clear();
-        for n in self.run_changed.drain(..) {
-            self.run_change[n as usize] = 0;
-        }
-    }
-
-    /// Goes back through the window and then through what stands before it, until nothing differs any more. With
-    /// `APPLY` the stored sets, memories and links are updated on the way; slots to delete are only listed.
-    fn walk<const APPLY: bool>(&mut self, change: &Change) -> Option<Effect> {
-        let mut effect = Effect { cost: 0.0, excess: 0, penalty: 0.0 };
-        let removed = self.account_window(change, &mut effect);
-        self.begin(change.end);
-        // The needed set before the old window, with which the unchanged part compares.
-        let old_first = self.next[change.resume as usize];
-        let mut compare: Vec<u64> = Vec::new();
-        if APPLY {
-            compare.extend_from_slice(&self.needed[old_first as usize * self.words..][..self.words]);
-        }
-
-        let mut after = change.end;
-        for &item in change.window.iter().rev() {
-            let n = match item {
-                Item::Old(slot) => self.node[slot as usize],
-                Item::New(n) => n,
-            } as usize;
-            let memory = self.step_back(n)?;
-            effect.add_excess((memory - self.budget).max(0), self.weight[n]);
-            if APPLY {
-                let slot = match item {
-                    Item::Old(slot) => slot,
-                    Item::New(n) => self.add_slot(n),
-                };
-                self.store(slot, memory);
-                self.link(slot, after);
-                after = slot;
-            }
-        }
-        if APPLY {
-            self.link(change.resume, after);
-            for slot in removed {
-                self.remove_slot(slot);
-            }
-        } else {
-            for slot in removed {
-                self.count_run(self.node[slot as usize], -1);
-            }
-            for &item in &change.window {
-                if let Item::New(n) = item {
-                    self.count_run(n, 1);
-                }
-            }
-        }
-        self.find_difference(old_first, APPLY.then_some(&compare));
-        self.walk_prefix::<APPLY>(change, compare, &mut effect)?;
-        Some(effect)
-    }
-
-    /// Takes the old window out of the account and puts the costs of the new one in; lists the slots that go.
-    fn account_window(&mut self, change: &Change, effect: &mut Effect) -> Vec<u32> {
-        let mut n_old = 0;
-        let mut slot = self.next[change.resume as usize];
-        while slot != change.end {
-            n_old += 1;
-            let n = self.node[slot as usize] as usize;
-            effect.cost -= self.flat.cost[n];
-            effect.add_excess(-(self.memory[slot as usize] - self.budget).max(0), self.weight[n]);
-            slot = self.next[slot as usize];
-        }
-        self.work += (n_old + change.window.len()) as u64 + 4;
-        let mut n_stay = 0;
-        for &item in &change.window {
-            effect.cost += match item {
-                Item::Old(slot) => {
-                    n_stay += 1;
-                    self.flat.cost[self.node[slot as usize] as usize]
-                }
-                Item::New(n) => self.flat.cost[n as usize],
-            };
-        }
-        let mut removed = Vec::new();
-        if n_stay < n_old {
-            let mut slot = self.next[change.resume as usize];
-            while slot != change.end {
-                if !change.window.contains(&Item::Old(slot)) {
-                    removed.push(slot);
-                }
-                slot = self.next[slot as usize];
-            }
-        }
-        removed
-    }
-
-    fn count_run(&mut self, n: u32, by: i32) {
-        self.run_change[n as usize] += by;
-        self.run_changed.push(n);
-    }
-
     /// Starts a walk with the set needed before a slot.
     fn begin(&mut self, slot: u32) {
         self.now.copy_from_slice(&self.needed[slot as usize * self.words..][..self.words]);
         self.now_held = self.held[slot as usize];
-    }
-
-    /// Lists the values in which the current set differs from another one.
-    fn find_difference(&mut self, first: u32, saved: Option<&[u64]>) {
-        let other = saved.unwrap_or(&self.needed[first as usize * self.words..][..self.words]);
-        for (word, (new, old)) in self.now.iter().zip(other).enumerate() {
-            let mut bits = new ^ old;
-            while bits != 0 {
-                let v = word as u32 * 64 + bits.trailing_zeros();
-                bits &= bits - 1;
-                self.difference.push(v);
-                self.is_different[v as usize] = true;
-            }
-        }
-    }
-
-    /// Follows the difference through the unchanged slots before the window.
-    ///
-    /// `old_after` answers whether a value was needed after the current slot in the old sequence. When applying, the
-    /// stored set of the following slot has been overwritten already, so the old one is carried along in `carried`.
-    fn walk_prefix<const APPLY: bool>(
-        &mut self,
-        change: &Change,
-        mut carried: Vec<u64>,
-        effect: &mut Effect,
-    ) -> Option<()> {
-        let flat = self.flat;
-        let mut slot = change.resume;
-        let mut old_next = if APPLY { NO_SLOT } else { self.next[change.resume as usize] };
-        while !self.difference.is_empty() {
-            if slot == HEAD {
-                // Only inputs of the problem exist before the first slot.
-                let is_valid = self.difference.iter().all(|&v| flat.producer[v as usize] == NONE);
-                return is_valid.then_some(());
-            }
-            self.work += 1;
-            let n = self.node[slot as usize] as usize;
-            let needed = &self.needed;
-            let words = self.words;
-            let old_after = |v: u32| {
-                let word = if APPLY {
-                    carried[v as usize / 64]
-                } else {
-                    needed[old_next as usize * words + v as usize / 64]
-                };
-                word >> (v % 64) & 1 != 0
-            };
-            let (outputs, inputs) = (flat.outputs.get(n), flat.inputs.get(n));
-            let touches_output = outputs.iter().any(|&v| self.is_different[v as usize]);
-            let touches_input = inputs.iter().any(|&v| self.is_different[v as usize]);
-            let new_after = |v: u32| old_after(v) != self.is_different[v as usize];
-
-            let dies = touches_output
-                && self.runs[n].len() as i32 + self.run_change[n] > 1
-                && outputs.iter().all(|&v| !new_after(v));
-            if dies {
-                effect.cost -= flat.cost[n];
-                effect.add_excess(-(self.memory[slot as usize] - self.budget).max(0), self.weight[n]);
-                // Before the slot: its outputs are not needed in either sequence; its inputs were needed in the old one
-                // and are needed in the new one only if something later needs them.
-                let still: Vec<(u32, bool)> = inputs.iter().map(|&v| (v, new_after(v))).collect();
-                for &v in outputs {
-                    self.set_different(v, false);
-                }
-                for (v, is_needed) in still {
-                    self.set_different(v, !is_needed);
-                }
-                self.count_run(n as u32, -1);
-                self.deleted.push(slot);
-                if APPLY {
-                    carried.copy_from_slice(&self.needed[slot as usize * words..][..words]);
-                }
-            } else {
-                let mut shared_less = 0;
-                if touches_input {
-                    if flat.consumes.get(n).iter().any(|&v| new_after(v)) {
-                        return None;
-                    }
-                    if !flat.reuse.get(n).is_empty() {
-                        shared_less = flat.shared_bytes(n, old_after) - flat.shared_bytes(n, new_after);
-                    }
-                }
-                if touches_output {
-                    for &v in outputs {
-                        self.set_different(v, false);
-                    }
-                }
-                if touches_input {
-                    for &v in inputs {
-                        self.set_different(v, false);
-                    }
-                }
-                let mut held_more = 0;
-                for &v in &self.difference {
-                    let bytes = flat.bytes[v as usize];
-                    held_more += if self.is_needed(slot, v) { -bytes } else { bytes };
-                }
-                let delta = held_more + shared_less;
-                let memory = self.memory[slot as usize];
-                let more = (memory + delta - self.budget).max(0) - (memory - self.budget).max(0);
-                effect.add_excess(more, self.weight[n]);
-                if APPLY {
-                    carried.copy_from_slice(&self.needed[slot as usize * words..][..words]);
-                    self.memory[slot as usize] = memory + delta;
-                    self.held[slot as usize] += held_more;
-                    for &v in &self.difference {
-                        self.needed[slot as usize * words + v as usize / 64] ^= 1 << (v % 64);
-                    }
-                }
-            }
-            old_next = slot;
-            slot = self.prev[slot as usize];
-        }
-        Some(())
-    }
-
-    #[inline]
-    fn set_different(&mut self, v: u32, different: bool) {
-        if std::mem::replace(&mut self.is_different[v as usize], different) != different {
-            if different {
-                self.difference.push(v);
-            } else {
-                let at = self.difference.iter().position(|&w| w == v).expect("the flag and the list agree");
-                self.difference.swap_remove(at);
-            }
-        }
     }
 
     /// Turns the set needed after a run of `n` into the set needed before it, and returns the memory meanwhile;
@@ -508,6 +309,7 @@ impl<'a> Tape<'a> {
             self.memory.push(0);
             self.held.push(0);
             self.place.push(NO_SLOT);
+            self.is_staying.push(false);
             self.needed.resize(self.needed.len() + self.words, 0);
             self.node.len() as u32 - 1
         });

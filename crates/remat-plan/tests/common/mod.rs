@@ -1,7 +1,10 @@
 //! Random problems and shorthands shared by the tests.
 #![allow(dead_code)] // Each test file is a crate of its own and uses a part of this.
 
+pub(crate) mod campaign;
+
 use remat_plan::{Bytes, Node, NodeId, Phase, Problem, ProblemSpec, Step, Value, ValueId};
+use std::path::{Path, PathBuf};
 
 /// A small deterministic generator (splitmix64).
 pub(crate) struct Random(pub(crate) u64);
@@ -237,4 +240,11 @@ pub(crate) fn count(problem: &Problem, steps: &[Step]) -> (u64, f64) {
         cost += node.cost;
     }
     (peak, cost)
+}
+
+/// The folder of the public instances with their checker, where it is present.
+pub(crate) fn planning_dir() -> Option<PathBuf> {
+    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/planning");
+    let dir = std::env::var_os("REMAT_PLANNING_DIR").map_or(beside, PathBuf::from);
+    dir.join("check_plan.py").exists().then_some(dir)
 }

@@ -6,7 +6,7 @@
 
 use super::{Arena, Engine, Observer};
 use crate::error::Result;
-use crate::graph::Graph;
+use crate::graph::{Graph, Node};
 use crate::ids::{IdVec, NodeId, ValueId};
 use crate::layout::Layout;
 use crate::op::{Buffer, Io, Run};
@@ -30,6 +30,7 @@ pub struct StepStats {
 pub struct Executor {
     schedule: Schedule,
     layout: Layout,
+    workspaces: Workspaces,
     arena: Arena,
     pool: rayon::ThreadPool,
     /// Fill freed buffers with NaN.
@@ -43,7 +44,8 @@ impl Executor {
     pub fn new(schedule: Schedule, layout: Layout, n_threads: usize) -> Result<Executor> {
         let arena = Arena::new(layout.arena)?;
         let pool = super::thread_pool(n_threads)?;
-        Ok(Executor { schedule, layout, arena, pool, poison: false, node_times: None })
+        let workspaces = workspaces(&schedule);
+        Ok(Executor { schedule, layout, workspaces, arena, pool, poison: false, node_times: None })
     }
 
     /// What it runs.
@@ -59,9 +61,9 @@ impl Executor {
     /// Runs one training step.
     pub fn step(&mut self, run: &Run, observer: Option<&mut Observer<'_>>) -> StepStats {
         // Kernels split their work over the pool they run in.
-        let Executor { schedule, layout, arena, pool, poison, node_times } = self;
-        let mut walk =
-            Walk { schedule, layout, arena, poison: *poison, node_times: node_times.as_mut(), peak: 0 };
+        let Executor { schedule, layout, workspaces, arena, pool, poison, node_times } = self;
+        let (poison, node_times) = (*poison, node_times.as_mut());
+        let mut walk = Walk { schedule, layout, workspaces, arena, poison, node_times, peak: 0 };
         let begin = Instant::now();
         let n_runs = match observer {
             // An observer need not be sendable, so it stays on this thread and only kernels enter the pool.
@@ -69,6 +71,28 @@ impl Executor {
             None => pool.install(|| walk.run(run, &mut |kernel| kernel(), None)),
         };
         StepStats { time: begin.elapsed(), peak: Bytes(walk.peak), n_runs }
+    }
+
+    /// Runs another schedule in the same memory and with the same threads, between two steps. Its layout keeps off the
+    /// state of the training step (see [`assign_around`](crate::layout::assign_around)) and lies inside the arena.
+    pub fn run_other(&mut self, schedule: &Schedule, layout: &Layout, run: &Run) -> StepStats {
+        assert!(layout.arena.0 <= self.arena.len() as u64, "a layout for a larger arena");
+        let Executor { arena, pool, .. } = self;
+        let workspaces = &workspaces(schedule);
+        let mut walk = Walk { schedule, layout, workspaces, arena, poison: false, node_times: None, peak: 0 };
+        let begin = Instant::now();
+        let n_runs = pool.install(|| walk.run(run, &mut |kernel| kernel(), None));
+        StepStats { time: begin.elapsed(), peak: Bytes(walk.peak), n_runs }
+    }
+
+    /// All of its memory.
+    pub fn arena(&self) -> &Arena {
+        &self.arena
+    }
+
+    /// All of its memory.
+    pub fn arena_mut(&mut self) -> &mut Arena {
+        &mut self.arena
     }
 
     /// Where a source or output lies. An output may have been recomputed: then its last copy counts.
@@ -96,17 +120,25 @@ impl Engine for Executor {
     }
 }
 
+/// Bytes of every node's workspace, so that a step need not ask the ops again.
+type Workspaces = IdVec<NodeId, u64>;
+
+fn workspaces(schedule: &Schedule) -> Workspaces {
+    schedule.graph.nodes.ids().map(|node| schedule.workspace_bytes(node).0).collect()
+}
+
 /// One walk over the schedule.
 struct Walk<'a> {
     schedule: &'a Schedule,
     layout: &'a Layout,
+    workspaces: &'a Workspaces,
     arena: &'a mut Arena,
     poison: bool,
     node_times: Option<&'a mut IdVec<NodeId, Duration>>,
     peak: u64,
 }
 
-impl Walk<'_> {
+impl<'a> Walk<'a> {
     fn run(
         &mut self,
         run: &Run,
@@ -116,6 +148,9 @@ impl Walk<'_> {
         let graph = &self.schedule.graph;
         // Storage that an output took over must not be poisoned when the input is freed.
         let mut handed_over: Vec<u64> = Vec::new();
+        // The only memory outside the arena: the list of a node's buffers, used again by every node.
+        let widest = |n: usize, node: &Node| n.max(node.inputs.len() + node.outputs.len());
+        let mut buffers = Vec::with_capacity(graph.nodes.iter().fold(0, widest));
         let mut n_runs = 0;
         for step in &self.schedule.steps {
             match *step {
@@ -128,18 +163,17 @@ impl Walk<'_> {
                 Step::Run(id) if graph.nodes[id].op.def().is_view() => {}
                 Step::Run(id) => {
                     let begin = self.node_times.is_some().then(Instant::now);
-                    self.run_node(id, run, call);
+                    self.run_node(id, run, &mut buffers, call);
                     if let (Some(times), Some(begin)) = (self.node_times.as_deref_mut(), begin) {
                         times[id] = begin.elapsed();
                     }
                     n_runs += 1;
                     let node = &graph.nodes[id];
-                    handed_over.clear();
-                    handed_over.extend(
-                        self.layout.shared[id]
-                            .iter()
-                            .filter_map(|&(_, o)| self.layout.offset[node.outputs[o]]),
-                    );
+                    if self.poison {
+                        let taken = self.layout.shared[id].iter();
+                        handed_over.clear();
+                        handed_over.extend(taken.filter_map(|&(_, o)| self.layout.offset[node.outputs[o]]));
+                    }
                     if let Some(observer) = observer.as_mut() {
                         for (position, &v) in node.outputs.iter().enumerate() {
                             let offset = self.layout.offset[v].expect("an output has a place");
@@ -153,9 +187,15 @@ impl Walk<'_> {
         n_runs
     }
 
-    fn run_node(&mut self, id: NodeId, run: &Run, call: &mut dyn FnMut(&mut (dyn FnMut() + Send))) {
-        let (schedule, layout) = (self.schedule, self.layout);
-        let graph = &schedule.graph;
+    fn run_node(
+        &mut self,
+        id: NodeId,
+        run: &Run,
+        buffers: &mut Vec<Buffer<'a>>,
+        call: &mut dyn FnMut(&mut (dyn FnMut() + Send)),
+    ) {
+        let layout = self.layout;
+        let graph = &self.schedule.graph;
         let node = &graph.nodes[id];
         let base = self.arena.base();
         let shared = &layout.shared[id];
@@ -170,14 +210,15 @@ impl Walk<'_> {
         // Two inputs may be the same storage, so sharing goes by address, not by position.
         let shared_offset =
             |v: ValueId| shared.iter().any(|&(i, _)| layout.offset[node.inputs[i]] == layout.offset[v]);
-        let inputs: Vec<Buffer<'_>> = node.inputs.iter().map(|&v| buffer(v, shared_offset(v))).collect();
-        let outputs: Vec<Buffer<'_>> = (0..node.outputs.len())
-            .map(|o| buffer(node.outputs[o], shared.iter().any(|pair| pair.1 == o)))
-            .collect();
+        buffers.clear();
+        buffers.extend(node.inputs.iter().map(|&v| buffer(v, shared_offset(v))));
+        let is_shared = |o: usize| shared.iter().any(|pair| pair.1 == o);
+        buffers.extend(node.outputs.iter().enumerate().map(|(o, &v)| buffer(v, is_shared(o))));
+        let (inputs, outputs) = buffers.split_at(node.inputs.len());
         let workspace = match layout.workspace[id] {
             None => (std::ptr::null_mut(), 0),
             Some(offset) => {
-                let bytes = schedule.workspace_bytes(id).0;
+                let bytes = self.workspaces[id];
                 peak = peak.max(offset + bytes);
                 // SAFETY: as above.
                 (unsafe { base.add(offset as usize) }, bytes as usize)
@@ -186,7 +227,7 @@ impl Walk<'_> {
         self.peak = peak;
         // SAFETY: buffers lie inside the arena, are aligned, and overlap only as `shared` says: the layout's checker
         // has shown it, and the arena is borrowed exclusively for the whole step.
-        let mut io = unsafe { Io::new(&inputs, &outputs, workspace, run) };
+        let mut io = unsafe { Io::new(inputs, outputs, workspace, run) };
         call(&mut || node.op.def().run(&mut io));
     }
 }

@@ -7,14 +7,13 @@ use super::{Engine, Observer};
 use crate::error::Result;
 use crate::graph::Graph;
 use crate::ids::{IdVec, ValueId};
-use crate::op::{Buffer, Io, Run};
+use crate::op::{Buffer, Io, Owned, Run};
 
 /// A training step with all its values.
 #[derive(Debug)]
 pub struct Reference {
     graph: Graph,
-    /// Memory of each value in units of 8 bytes, which is more alignment than any element needs.
-    memory: IdVec<ValueId, Vec<u64>>,
+    memory: IdVec<ValueId, Owned>,
     updates: Vec<(ValueId, ValueId)>,
     pool: rayon::ThreadPool,
 }
@@ -23,7 +22,7 @@ impl Reference {
     /// Allocates every value of the graph.
     pub fn new(graph: Graph, n_threads: usize) -> Result<Reference> {
         let pool = super::thread_pool(n_threads)?;
-        let memory = graph.values.iter().map(|v| vec![0u64; v.ty.bytes().div_ceil(8) as usize]).collect();
+        let memory = graph.values.iter().map(|v| Owned::of(&v.ty)).collect();
         let updates = graph.updates();
         Ok(Reference { graph, memory, updates, pool })
     }
@@ -33,20 +32,17 @@ impl Reference {
         for id in self.graph.nodes.ids() {
             let node = &self.graph.nodes[id];
             let workspace_bytes = crate::rewrite::workspace_bytes(&self.graph, id).0 as usize;
-            let mut workspace = vec![0u64; workspace_bytes / 8];
+            let mut workspace = Owned::zeroed(workspace_bytes);
             let memory = &mut self.memory;
-            let mut buffer = |v: ValueId| Buffer {
-                ptr: memory[v].as_mut_ptr().cast(),
-                ty: &self.graph.values[v].ty,
-                shared: false,
-            };
+            let mut buffer =
+                |v: ValueId| Buffer { ptr: memory[v].address(), ty: &self.graph.values[v].ty, shared: false };
             let inputs: Vec<Buffer<'_>> = node.inputs.iter().map(|&v| buffer(v)).collect();
             let outputs: Vec<Buffer<'_>> = node.outputs.iter().map(|&v| buffer(v)).collect();
             if node.op.def().is_view() {
                 let copy = self.memory[node.inputs[0]].clone();
                 self.memory[node.outputs[0]] = copy;
             } else {
-                let space = (workspace.as_mut_ptr().cast(), workspace_bytes);
+                let space = (workspace.address(), workspace_bytes);
                 // SAFETY: every value and the workspace have memory of their own; inputs and outputs of a node are
                 // different values, and `self` is borrowed exclusively.
                 let mut io = unsafe { Io::new(&inputs, &outputs, space, run) };
@@ -70,17 +66,10 @@ impl Engine for Reference {
     }
 
     fn bytes(&self, value: ValueId) -> &[u8] {
-        let words = &self.memory[value];
-        // SAFETY: a u64 is eight readable bytes.
-        let bytes = unsafe { std::slice::from_raw_parts(words.as_ptr().cast::<u8>(), words.len() * 8) };
-        &bytes[..self.graph.values[value].ty.bytes() as usize]
+        self.memory[value].bytes()
     }
 
     fn bytes_mut(&mut self, value: ValueId) -> &mut [u8] {
-        let words = &mut self.memory[value];
-        // SAFETY: a u64 is eight writable bytes, and any bytes are a u64.
-        let bytes =
-            unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast::<u8>(), words.len() * 8) };
-        &mut bytes[..self.graph.values[value].ty.bytes() as usize]
+        self.memory[value].bytes_mut()
     }
 }

@@ -12,7 +12,7 @@ mod check;
 mod pack;
 
 pub use check::check;
-pub use pack::{Block, lower_bound, pack};
+pub use pack::{Block, lower_bound, pack, pack_around};
 
 use crate::analysis::Storage;
 use crate::error::{Error, Result};
@@ -40,11 +40,28 @@ pub struct Layout {
 /// Lays out a schedule. `enough` is the arena size below which nobody asks for a better packing. The result has
 /// passed [`check`](fn@check).
 pub fn assign(schedule: &Schedule, enough: Bytes) -> Result<Layout> {
+    place(schedule, |lives| pack(&lives.blocks, enough.0))
+}
+
+/// Lays out a schedule around sources that already have a place, in an arena of this size. `None` when no packing was
+/// found that fits. The result has passed [`check`](fn@check).
+pub fn assign_around(schedule: &Schedule, placed: &[(ValueId, u64)], arena: Bytes) -> Result<Option<Layout>> {
+    let layout = place(schedule, |lives| {
+        let mut fixed = vec![None; lives.blocks.len()];
+        for &(source, offset) in placed {
+            fixed[lives.block_of[source].expect("a source lies in a block")] = Some(offset);
+        }
+        pack_around(&lives.blocks, &fixed, arena.0)
+    })?;
+    Ok(Some(layout).filter(|layout| layout.arena <= arena))
+}
+
+fn place(schedule: &Schedule, pack: impl FnOnce(&Lives) -> Vec<u64>) -> Result<Layout> {
     let graph = &schedule.graph;
     let storage = Storage::compute(graph);
     let shared = sharing(schedule, &storage);
     let lives = Lives::compute(schedule, &storage, &shared);
-    let offsets = pack(&lives.blocks, enough.0);
+    let offsets = pack(&lives);
     let end = |(block, &offset): (&Block, &u64)| offset + block.bytes;
     let arena = Bytes(lives.blocks.iter().zip(&offsets).map(end).max().unwrap_or(0));
     let value_offset = |v: ValueId| lives.block_of[storage.root[v]].map(|block| offsets[block]);

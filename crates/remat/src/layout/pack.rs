@@ -69,23 +69,33 @@ pub fn pack(blocks: &[Block], enough: u64) -> Vec<u64> {
         floor += blocks[i].bytes;
     }
     let moving: Vec<Block> = passing.iter().map(|&i| blocks[i]).collect();
-    let packed = Search::new(&moving, bound.saturating_sub(floor)).run();
+    let packed = Search::new(&moving, &vec![None; moving.len()], bound.saturating_sub(floor)).run();
     for (&i, offset) in passing.iter().zip(packed) {
         offsets[i] = floor + offset;
     }
     offsets
 }
 
+/// As [`pack`], around blocks that already have an offset: those keep it.
+pub fn pack_around(blocks: &[Block], fixed: &[Option<u64>], enough: u64) -> Vec<u64> {
+    Search::new(blocks, fixed, enough).run()
+}
+
 struct Search<'a> {
     blocks: &'a [Block],
+    /// Blocks that have a place already, by offset.
+    fixed: Vec<(u64, u32)>,
     bound: u64,
     work: u64,
     random: u64,
 }
 
 impl<'a> Search<'a> {
-    fn new(blocks: &'a [Block], bound: u64) -> Self {
-        Search { blocks, bound, work: 0, random: 0x9E37_79B9_7F4A_7C15 }
+    fn new(blocks: &'a [Block], fixed: &[Option<u64>], bound: u64) -> Self {
+        let placed = fixed.iter().zip(0..).filter_map(|(offset, i)| Some(((*offset)?, i)));
+        let mut fixed: Vec<(u64, u32)> = placed.collect();
+        fixed.sort_unstable();
+        Search { blocks, fixed, bound, work: 0, random: 0x9E37_79B9_7F4A_7C15 }
     }
 
     fn run(mut self) -> Vec<u64> {
@@ -98,8 +108,10 @@ impl<'a> Search<'a> {
             |b, _| u128::from(u32::MAX - b.start),
         ];
         let mut best: Option<(u64, Vec<u32>, Vec<u64>)> = None;
+        let is_fixed: std::collections::HashSet<u32> = self.fixed.iter().map(|&(_, i)| i).collect();
         for score in scores {
-            let mut order: Vec<u32> = (0..self.blocks.len() as u32).collect();
+            let mut order: Vec<u32> =
+                (0..self.blocks.len() as u32).filter(|i| !is_fixed.contains(i)).collect();
             order.sort_by_key(|&i| {
                 let block = &self.blocks[i as usize];
                 std::cmp::Reverse(score(block, length(block)))
@@ -174,8 +186,13 @@ impl<'a> Search<'a> {
     fn fit(&mut self, order: &[u32]) -> (u64, Vec<u64>) {
         let mut offsets = vec![0u64; self.blocks.len()];
         // Placed blocks by offset, so that a gap is found in one pass.
-        let mut placed: Vec<u32> = Vec::with_capacity(order.len());
+        let mut placed: Vec<u32> = Vec::with_capacity(self.fixed.len() + order.len());
         let mut height = 0;
+        for &(offset, i) in &self.fixed {
+            offsets[i as usize] = offset;
+            height = height.max(offset + self.blocks[i as usize].bytes);
+            placed.push(i);
+        }
         for &i in order {
             let block = &self.blocks[i as usize];
             let mut offset = 0;

@@ -1,7 +1,7 @@
 //! Weight files in the safetensors format, exchangeable with PyTorch.
 //!
-//! In and out: a graph's parameters and buffers, one tensor at a time, so that no second copy of the weights is held
-//! beside the engine's own. Convolution weights are permuted between our `[out, kh, kw, in]` and PyTorch's
+//! In and out: a graph's parameters and buffers, or all its state for a checkpoint, one tensor at a time, so that no
+//! second copy is held beside the engine's own. Convolution weights are permuted between our `[out, kh, kw, in]` and PyTorch's
 //! `[out, in, kh, kw]` on the way. A file is checked as a whole before the first tensor is read, and a saved file
 //! replaces the old one only when it is complete: readers see the one or the other.
 
@@ -9,6 +9,7 @@ use crate::error::{Error, Result};
 use crate::graph::{FileLayout, Graph, Kind, Source, Type};
 use safetensors::Dtype;
 use safetensors::tensor::{Metadata, TensorInfo};
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -19,10 +20,25 @@ const MAX_HEADER_BYTES: u64 = 100_000_000;
 /// PyTorch's count of batches seen by a batch norm, which a fixed momentum makes meaningless.
 const IGNORED_SUFFIX: &str = ".num_batches_tracked";
 
-/// Parameters and buffers: what a weight file holds.
-fn stored<'g>(graph: &'g Graph) -> impl Iterator<Item = (&'g Source, &'g Type)> {
+/// What a file holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Contents {
+    /// Parameters and buffers. When it is read, the rest of a checkpoint may stand beside them.
+    Weights,
+    /// All state, that of the optimizer too: a checkpoint.
+    State,
+}
+
+/// How the names of state begin that is no weight.
+const BESIDE_WEIGHTS: [&str; 2] = ["optimizer.", "accumulated."];
+
+/// The tensors of a file.
+fn stored<'g>(graph: &'g Graph, contents: Contents) -> impl Iterator<Item = (&'g Source, &'g Type)> {
     let with_type = |s: &'g Source| (s, &graph.values[s.value]);
-    let kept = |kind| matches!(kind, Kind::Parameter | Kind::Buffer);
+    let kept = move |kind: Kind| match contents {
+        Contents::Weights => matches!(kind, Kind::Parameter | Kind::Buffer),
+        Contents::State => kind.is_state(),
+    };
     graph.sources.iter().map(with_type).filter(move |(_, v)| kept(v.kind)).map(|(s, v)| (s, &v.ty))
 }
 
@@ -34,14 +50,20 @@ fn file_shape(source: &Source, ty: &Type) -> Vec<usize> {
     }
 }
 
+/// Elements that are read or written together.
+const CHUNK: usize = 4096;
+
 /// For each position in the file's order, the position in ours.
-fn our_positions(source: &Source, ty: &Type) -> Box<dyn Iterator<Item = usize>> {
-    match (source.file_layout, ty.shape()) {
-        (FileLayout::ConvWeight, &[o, h, w, i]) => Box::new((0..o).flat_map(move |o| {
-            (0..i).flat_map(move |c| (0..h * w).map(move |pixel| (o * h * w + pixel) * i + c))
-        })),
-        _ => Box::new(0..ty.numel()),
-    }
+fn our_positions(source: &Source, ty: &Type) -> impl Iterator<Item = usize> + use<> {
+    // Other layouts are the case of one pixel in one channel.
+    let (pixels, channels) = match (source.file_layout, ty.shape()) {
+        (FileLayout::ConvWeight, &[_, h, w, channels]) => (h * w, channels),
+        _ => (1, 1),
+    };
+    (0..ty.numel()).map(move |at| {
+        let (outer, inner) = (at / (pixels * channels), at % (pixels * channels));
+        outer * pixels * channels + inner % pixels * channels + inner / pixels
+    })
 }
 
 /// An open weight file that fits a graph.
@@ -57,6 +79,13 @@ pub struct WeightFile {
 impl WeightFile {
     /// Opens a file and checks that it holds exactly the parameters and buffers of `graph`, as `f32`.
     pub fn open(graph: &Graph, path: &Path) -> Result<WeightFile> {
+        let file = WeightFile::open_any(path)?;
+        file.check(graph, Contents::Weights)?;
+        Ok(file)
+    }
+
+    /// Opens a file and checks that it is whole, whatever it holds.
+    pub fn open_any(path: &Path) -> Result<WeightFile> {
         let file = File::open(path).map_err(Error::io(format!("open {}", path.display())))?;
         let file_bytes = file.metadata().map_err(Error::io(format!("read {}", path.display())))?.len();
         let mut file = BufReader::new(file);
@@ -79,14 +108,25 @@ impl WeightFile {
             let kind = if file_bytes < expected_bytes { "is truncated" } else { "has bytes after its end" };
             return Err(broken(format!("{kind}: {file_bytes} bytes instead of {expected_bytes}")));
         }
-        let faults = mismatches(graph, &header);
-        if !faults.is_empty() {
-            return Err(broken(format!("does not fit {}:\n  {}", graph.name, faults.join("\n  "))));
-        }
         Ok(WeightFile { path: path.to_owned(), file, data_start: length + 8, header })
     }
 
-    /// Reads the tensor of a parameter or buffer of the graph into `out`, in our element order.
+    /// Fails with every difference unless the file holds exactly this much of `graph`, as `f32`.
+    pub fn check(&self, graph: &Graph, contents: Contents) -> Result<()> {
+        let faults = mismatches(graph, contents, &self.header);
+        if faults.is_empty() {
+            return Ok(());
+        }
+        let message = format!("does not fit {}:\n  {}", graph.name, faults.join("\n  "));
+        Err(Error::Weights { place: self.path.display().to_string(), message })
+    }
+
+    /// What the writer noted under this name.
+    pub fn note(&self, name: &str) -> Option<&str> {
+        self.header.metadata().as_ref()?.get(name).map(String::as_str)
+    }
+
+    /// Reads the tensor of a source of the graph into `out`, in our element order.
     pub fn read(&mut self, source: &Source, ty: &Type, out: &mut [f32]) -> Result<()> {
         let place = || format!("{}, tensor {}", self.path.display(), source.name);
         let info = self.header.info(&source.name).filter(|info| info.shape == file_shape(source, ty));
@@ -95,22 +135,28 @@ impl WeightFile {
         };
         let start = self.data_start + info.data_offsets.0 as u64;
         self.file.seek(SeekFrom::Start(start)).map_err(Error::io(format!("read {}", place())))?;
-        for position in our_positions(source, ty) {
-            let mut bytes = [0; 4];
-            if let Err(e) = self.file.read_exact(&mut bytes) {
+        let mut positions = our_positions(source, ty);
+        let mut bytes = [0; 4 * CHUNK];
+        let mut left = out.len();
+        while left > 0 {
+            let bytes = &mut bytes[..4 * left.min(CHUNK)];
+            if let Err(e) = self.file.read_exact(bytes) {
                 return Err(Error::io(format!("read {}", place()))(e));
             }
-            out[position] = f32::from_le_bytes(bytes);
+            for (element, position) in bytes.chunks_exact(4).zip(&mut positions) {
+                out[position] = f32::from_le_bytes([element[0], element[1], element[2], element[3]]);
+            }
+            left -= bytes.len() / 4;
         }
         Ok(())
     }
 }
 
 /// Every difference between what a graph needs and what a file holds.
-fn mismatches(graph: &Graph, header: &Metadata) -> Vec<String> {
+fn mismatches(graph: &Graph, contents: Contents, header: &Metadata) -> Vec<String> {
     let mut faults = Vec::new();
     let mut known = std::collections::HashSet::new();
-    for (source, ty) in stored(graph) {
+    for (source, ty) in stored(graph, contents) {
         known.insert(source.name.as_str());
         let shape = file_shape(source, ty);
         match header.info(&source.name) {
@@ -124,7 +170,11 @@ fn mismatches(graph: &Graph, header: &Metadata) -> Vec<String> {
             Some(_) => {}
         }
     }
-    let unexpected = header.offset_keys().into_iter().filter(|name| !name.ends_with(IGNORED_SUFFIX));
+    let is_beside = |name: &str| {
+        contents == Contents::Weights && BESIDE_WEIGHTS.iter().any(|prefix| name.starts_with(prefix))
+    };
+    let is_ignored = |name: &str| name.ends_with(IGNORED_SUFFIX) || is_beside(name);
+    let unexpected = header.offset_keys().into_iter().filter(|name| !is_ignored(name));
     faults.extend(
         unexpected.filter(|name| !known.contains(name.as_str())).map(|name| format!("{name} is unknown")),
     );
@@ -132,13 +182,25 @@ fn mismatches(graph: &Graph, header: &Metadata) -> Vec<String> {
 }
 
 /// Writes all parameters and buffers of `graph`; `elements` gives a source's values in our element order.
-///
-/// The file appears complete or not at all: it is written beside its place, flushed to the disk, and renamed.
 pub fn save<'v>(graph: &Graph, path: &Path, elements: impl Fn(&Source) -> &'v [f32]) -> Result<()> {
-    let mut temporary = path.as_os_str().to_owned();
-    temporary.push(format!(".{}.partial", std::process::id()));
-    let temporary = PathBuf::from(temporary);
-    let written = write(graph, &temporary, elements).and_then(|()| std::fs::rename(&temporary, path));
+    save_with(graph, path, Contents::Weights, &BTreeMap::new(), elements)
+}
+
+/// As [`save`], with more or other contents and with notes.
+///
+/// The file appears complete or not at all: it is written beside its place, flushed to the disk and renamed, and then
+/// the folder is flushed, so that it is still there after the machine lost its power.
+pub fn save_with<'v>(
+    graph: &Graph,
+    path: &Path,
+    contents: Contents,
+    notes: &BTreeMap<&str, String>,
+    elements: impl Fn(&Source) -> &'v [f32],
+) -> Result<()> {
+    let temporary = temporary_path(path);
+    let written = write(graph, &temporary, contents, notes, elements)
+        .and_then(|()| std::fs::rename(&temporary, path))
+        .and_then(|()| sync_folder(path));
     written.map_err(|e| {
         // The first failure is the one to report; a left-over file is only untidy.
         let _ = std::fs::remove_file(&temporary);
@@ -146,7 +208,29 @@ pub fn save<'v>(graph: &Graph, path: &Path, elements: impl Fn(&Source) -> &'v [f
     })
 }
 
-fn write<'v>(graph: &Graph, path: &Path, elements: impl Fn(&Source) -> &'v [f32]) -> std::io::Result<()> {
+/// Ends the names of files that are being written.
+pub(crate) const PARTIAL: &str = ".partial";
+
+fn temporary_path(path: &Path) -> PathBuf {
+    let mut temporary = path.as_os_str().to_owned();
+    temporary.push(format!(".{}{PARTIAL}", std::process::id()));
+    PathBuf::from(temporary)
+}
+
+/// Makes a rename in the folder of `path` durable, where folders can be opened.
+fn sync_folder(path: &Path) -> std::io::Result<()> {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let folder = parent.unwrap_or(Path::new("."));
+    if cfg!(unix) { File::open(folder)?.sync_all() } else { Ok(()) }
+}
+
+fn write<'v>(
+    graph: &Graph,
+    path: &Path,
+    contents: Contents,
+    notes: &BTreeMap<&str, String>,
+    elements: impl Fn(&Source) -> &'v [f32],
+) -> std::io::Result<()> {
     let mut end = 0;
     let mut info = |source: &Source, ty: &Type| {
         let start = end;
@@ -155,19 +239,34 @@ fn write<'v>(graph: &Graph, path: &Path, elements: impl Fn(&Source) -> &'v [f32]
             TensorInfo { dtype: Dtype::F32, shape: file_shape(source, ty), data_offsets: (start, end) };
         (source.name.clone(), info)
     };
-    let tensors = stored(graph).map(|(source, ty)| info(source, ty)).collect();
+    let tensors = stored(graph, contents).map(|(source, ty)| info(source, ty)).collect();
     let header = Metadata::new(None, tensors).map_err(std::io::Error::other)?;
     let mut text = serde_json::to_vec(&header)?;
+    if !notes.is_empty() {
+        // Notes go in by hand, in the order of their names: equal states make equal files.
+        let comma = if text == b"{}" { "" } else { "," };
+        let notes = format!("\"__metadata__\":{}{comma}", serde_json::to_string(notes)?);
+        text.splice(1..1, notes.into_bytes());
+    }
     // Tensor data begins at a multiple of eight bytes, as the format asks.
     text.resize(text.len().next_multiple_of(8), b' ');
 
     let mut file = BufWriter::new(File::create(path)?);
     file.write_all(&(text.len() as u64).to_le_bytes())?;
     file.write_all(&text)?;
-    for (source, ty) in stored(graph) {
+    let mut bytes = Vec::with_capacity(4 * CHUNK);
+    for (source, ty) in stored(graph, contents) {
         let values = elements(source);
-        for position in our_positions(source, ty) {
-            file.write_all(&values[position].to_le_bytes())?;
+        let mut positions = our_positions(source, ty);
+        loop {
+            bytes.clear();
+            for position in positions.by_ref().take(CHUNK) {
+                bytes.extend_from_slice(&values[position].to_le_bytes());
+            }
+            if bytes.is_empty() {
+                break;
+            }
+            file.write_all(&bytes)?;
         }
     }
     file.into_inner()?.sync_all()
@@ -189,7 +288,9 @@ mod tests {
     }
 
     fn counting(graph: &Graph) -> HashMap<String, Vec<f32>> {
-        stored(graph).map(|(s, ty)| (s.name.clone(), (0..ty.numel()).map(|i| i as f32).collect())).collect()
+        stored(graph, Contents::Weights)
+            .map(|(s, ty)| (s.name.clone(), (0..ty.numel()).map(|i| i as f32).collect()))
+            .collect()
     }
 
     fn saved(folder: &Path) -> PathBuf {
@@ -205,7 +306,7 @@ mod tests {
         let (graph, path) = (small_graph(2), saved(folder.path()));
         let values = counting(&graph);
         let mut file = WeightFile::open(&graph, &path).unwrap();
-        for (source, ty) in stored(&graph) {
+        for (source, ty) in stored(&graph, Contents::Weights) {
             let mut out = vec![f32::NAN; ty.numel()];
             file.read(source, ty, &mut out).unwrap();
             assert_eq!(out, values[&source.name], "{}", source.name);

@@ -1,14 +1,21 @@
 //! `y = a + b`, where `b` may be repeated over leading dimensions: residuals, position embeddings, meeting gradients.
 
 use super::sum_rows::SumRows;
-use super::{Cost, Example, GradArgs, Io, NaiveIo, OpDef, expect_float, expect_inputs};
+use super::{Cost, ElementWise, Example, GradArgs, Io, NaiveIo, OpDef, Run, expect_float, expect_inputs};
 use crate::graph::{Builder, Type};
 use crate::ids::ValueId;
+use remat_kernels::raw::{Dst, Src};
 use remat_kernels::{elementwise as kernels, naive};
 
 /// `y = a + b`; the shape of `b` is that of `a` or its last dimensions.
 #[derive(Clone, Copy, PartialEq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Add {}
+
+impl ElementWise for Add {
+    fn compute(&self, x: &[Src<'_>], y: Dst<'_>, _at: usize, _run: &Run) {
+        kernels::add(x[0], x[1], y);
+    }
+}
 
 impl OpDef for Add {
     fn infer(&self, x: &[&Type]) -> Result<Vec<Type>, String> {
@@ -36,6 +43,10 @@ impl OpDef for Add {
 
     fn reuse(&self, x: &[&Type]) -> Vec<(usize, usize)> {
         if x[0] == x[1] { vec![(0, 0), (1, 0)] } else { vec![(0, 0)] }
+    }
+
+    fn element_wise(&self) -> Option<&dyn ElementWise> {
+        Some(self)
     }
 
     fn run(&self, io: &mut Io<'_>) {

@@ -1,6 +1,6 @@
 //! Runs one op by itself, with memory of its own: for the measuring profiler and for tests.
 
-use super::{Buffer, Io, Op, Run};
+use super::{Buffer, Io, Op, Owned, Run};
 use crate::graph::Type;
 
 /// An op with its inputs, outputs and workspace.
@@ -9,20 +9,9 @@ pub struct Alone {
     op: Op,
     x_types: Vec<Type>,
     y_types: Vec<Type>,
-    /// Memory in units of 8 bytes, which is more alignment than any element needs.
-    x: Vec<Vec<u64>>,
-    y: Vec<Vec<u64>>,
-    workspace: Vec<u64>,
-}
-
-fn words(ty: &Type) -> Vec<u64> {
-    vec![0; ty.bytes().div_ceil(8) as usize]
-}
-
-fn bytes_of(words: &[u64], n: u64) -> &[u8] {
-    // SAFETY: a u64 is eight readable bytes.
-    let bytes = unsafe { std::slice::from_raw_parts(words.as_ptr().cast::<u8>(), words.len() * 8) };
-    &bytes[..n as usize]
+    x: Vec<Owned>,
+    y: Vec<Owned>,
+    workspace: Owned,
 }
 
 impl Alone {
@@ -34,26 +23,29 @@ impl Alone {
         Ok(Alone {
             op: op.clone(),
             x_types: inputs.to_vec(),
-            x: inputs.iter().map(words).collect(),
-            y: y_types.iter().map(words).collect(),
+            x: inputs.iter().map(Owned::of).collect(),
+            y: y_types.iter().map(Owned::of).collect(),
             y_types,
-            workspace: vec![0; workspace.div_ceil(8) as usize],
+            workspace: Owned::zeroed(workspace as usize),
         })
     }
 
     /// The bytes of an input, to be filled.
     pub fn input_mut(&mut self, i: usize) -> &mut [u8] {
-        let n = self.x_types[i].bytes() as usize;
-        let words = &mut self.x[i];
-        // SAFETY: a u64 is eight writable bytes, and any bytes are a u64.
-        let bytes =
-            unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast::<u8>(), words.len() * 8) };
-        &mut bytes[..n]
+        self.x[i].bytes_mut()
+    }
+
+    /// Fills a float input with ordinary magnitudes without a pattern: zeros and denormals have speeds of their own.
+    pub fn fill_ordinary(&mut self, i: usize) {
+        for (k, element) in self.input_mut(i).chunks_exact_mut(4).enumerate() {
+            let value = 0.5 + ((k.wrapping_mul(2_654_435_761) >> 8) & 0xFFFF) as f32 / 65536.0;
+            element.copy_from_slice(&value.to_ne_bytes());
+        }
     }
 
     /// The bytes of an output after a run.
     pub fn output(&self, i: usize) -> &[u8] {
-        bytes_of(&self.y[i], self.y_types[i].bytes())
+        self.y[i].bytes()
     }
 
     /// Types of the outputs.
@@ -76,7 +68,7 @@ impl Alone {
     }
 
     fn run_shared(&mut self, pairs: &[(usize, usize)], run: &Run) {
-        let x_pointers: Vec<*mut u8> = self.x.iter_mut().map(|x| x.as_mut_ptr().cast()).collect();
+        let x_pointers: Vec<*mut u8> = self.x.iter_mut().map(Owned::address).collect();
         let inputs: Vec<Buffer<'_>> = (0..self.x.len())
             .map(|i| Buffer {
                 ptr: x_pointers[i],
@@ -94,10 +86,10 @@ impl Alone {
                     );
                     Buffer { ptr: x_pointers[i], ty: &self.y_types[o], shared: true }
                 }
-                None => Buffer { ptr: self.y[o].as_mut_ptr().cast(), ty: &self.y_types[o], shared: false },
+                None => Buffer { ptr: self.y[o].address(), ty: &self.y_types[o], shared: false },
             })
             .collect();
-        let workspace = (self.workspace.as_mut_ptr().cast(), self.workspace.len() * 8);
+        let workspace = (self.workspace.address(), self.workspace.len());
         // SAFETY: every buffer has memory of its own except the pairs, which are marked as shared.
         let mut io = unsafe { Io::new(&inputs, &outputs, workspace, run) };
         self.op.def().run(&mut io);

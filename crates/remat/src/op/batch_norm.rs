@@ -130,7 +130,7 @@ impl OpDef for BatchNormGrad {
 }
 
 /// Fails with a message unless every channel of `x` has more than one value.
-fn expect_normalizable(x: &Type) -> Result<(), String> {
+pub(super) fn expect_normalizable(x: &Type) -> Result<(), String> {
     expect_float("x", x)?;
     let rows = if x.numel() == 0 { 0 } else { x.rows() };
     if rows < 2 {

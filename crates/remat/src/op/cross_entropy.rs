@@ -90,7 +90,7 @@ impl OpDef for CrossEntropyGrad {
 }
 
 /// Checks logits against labels and returns the type of one float per row.
-fn expect_logits(logits: &Type, labels: &Type) -> Result<Type, String> {
+pub(super) fn expect_logits(logits: &Type, labels: &Type) -> Result<Type, String> {
     expect_float("logits", logits)?;
     expect_ints("labels", labels)?;
     match logits.shape().split_last() {

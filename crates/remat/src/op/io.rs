@@ -13,12 +13,43 @@ pub struct Run {
     pub step: u64,
     /// Learning rate of this step.
     pub learning_rate: f64,
+    /// Which part of the step's batch is running.
+    pub micro: MicroBatch,
 }
 
 impl Run {
-    /// The random key of a stream at this step.
+    /// The random key of a stream for this batch.
     pub fn key(&self, stream: u64) -> Key {
-        Key::new(self.seed, self.step, stream)
+        Key::new(self.seed, self.batch(), stream)
+    }
+
+    /// The running number of the batch, from 1: the step, unless a step has several micro-batches.
+    pub fn batch(&self) -> u64 {
+        (self.step - 1) * self.micro.count + self.micro.index + 1
+    }
+}
+
+/// One of the micro-batches whose gradients make one update.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MicroBatch {
+    /// Its number, from 0.
+    pub index: u64,
+    /// How many there are.
+    pub count: u64,
+}
+
+impl MicroBatch {
+    /// The whole batch at once.
+    pub const ONLY: MicroBatch = MicroBatch { index: 0, count: 1 };
+
+    /// Sums begin anew.
+    pub fn is_first(self) -> bool {
+        self.index == 0
+    }
+
+    /// Parameters are updated.
+    pub fn is_last(self) -> bool {
+        self.index + 1 == self.count
     }
 }
 

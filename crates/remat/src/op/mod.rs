@@ -5,13 +5,17 @@
 
 mod alone;
 mod axis;
+mod buffer;
+mod element_wise;
 mod io;
 mod reference;
 mod window;
 
 pub use alone::Alone;
+pub(crate) use buffer::Owned;
+pub use element_wise::{ElementWise, MAX_OPERANDS};
 pub(crate) use io::Buffer;
-pub use io::{Io, Run};
+pub use io::{Io, MicroBatch, Run};
 pub use reference::{Example, Fill, NaiveIo};
 
 use crate::graph::{Builder, DType, Type};
@@ -128,6 +132,11 @@ pub trait OpDef: std::fmt::Debug {
         Vec::new()
     }
 
+    /// The op as something that can compute any part of its output, if it works element by element.
+    fn element_wise(&self) -> Option<&dyn ElementWise> {
+        None
+    }
+
     /// The kernel call.
     fn run(&self, io: &mut Io<'_>);
 
@@ -184,11 +193,16 @@ macro_rules! ops {
 }
 
 // One file per op and its gradient ops, in the order of docs/ops.md and of the report's legend.
+pub mod accumulate;
+pub mod accuracy;
 pub mod adam;
 pub mod add;
 pub mod attention;
 pub mod avg_pool;
 pub mod batch_norm;
+pub mod batch_norm_inference;
+pub mod batch_norm_split;
+pub mod clip_factor;
 pub mod concat;
 pub mod constant;
 pub mod conv2d;
@@ -196,6 +210,7 @@ pub mod conv_transpose2d;
 pub mod cross_entropy;
 pub mod dropout;
 pub mod embedding;
+pub mod fused;
 pub mod gelu;
 pub mod global_avg_pool;
 pub mod layer_norm;
@@ -216,6 +231,7 @@ pub mod silu;
 pub mod slice;
 pub mod softmax;
 pub mod sum_rows;
+pub mod sum_squares;
 pub mod transpose;
 
 ops! {
@@ -230,6 +246,10 @@ ops! {
     "conv_transpose2d" => conv_transpose2d::ConvTranspose2d,
     "batch_norm" => batch_norm::BatchNorm,
     "batch_norm_grad" => batch_norm::BatchNormGrad,
+    "batch_norm_inference" => batch_norm_inference::BatchNormInference,
+    "batch_stats" => batch_norm_split::BatchStats,
+    "batch_norm_apply" => batch_norm_split::BatchNormApply,
+    "batch_norm_relu_grad" => batch_norm_split::BatchNormReluGrad,
     "running_update" => running_update::RunningUpdate,
     "layer_norm" => layer_norm::LayerNorm,
     "layer_norm_grad" => layer_norm::LayerNormGrad,
@@ -247,6 +267,7 @@ ops! {
     "mul" => mul::Mul,
     "scale" => scale::Scale,
     "dropout" => dropout::Dropout,
+    "fused" => fused::Fused,
     "constant" => constant::Constant,
     "max_pool" => max_pool::MaxPool,
     "max_pool_grad" => max_pool::MaxPoolGrad,
@@ -269,8 +290,22 @@ ops! {
     "linear_cross_entropy_grad" => linear_cross_entropy::LinearCrossEntropyGrad,
     "mse" => mse::Mse,
     "mse_grad" => mse::MseGrad,
+    "accuracy" => accuracy::Accuracy,
+    "accumulate" => accumulate::Accumulate,
+    "sum_squares" => sum_squares::SumSquares,
+    "clip_factor" => clip_factor::ClipFactor,
     "sgd" => sgd::Sgd,
     "adam" => adam::Adam,
+}
+
+impl Op {
+    /// A name for reports that tells fused nodes apart: `batch_norm_apply+relu`.
+    pub fn label(&self) -> String {
+        match self {
+            Op::Fused(fused) => fused.label(),
+            _ => self.name().to_owned(),
+        }
+    }
 }
 
 /// Fails with a message when the number of inputs is wrong.

@@ -1,13 +1,15 @@
 //! Stochastic gradient descent as an update of the graph's state, with PyTorch's formulas.
 
-use super::{Cost, Effect, Example, Io, NaiveIo, OpDef, expect_float, expect_inputs, expect_same};
+use super::clip_factor::{expect_update_inputs, gradient_scale};
+use super::{Cost, Effect, Example, Io, NaiveIo, OpDef, expect_same};
 use crate::graph::Type;
 use remat_kernels::naive;
 use remat_kernels::optimizer::{self as kernels, Update};
 
 /// `p' = p - lr d`, where `d` is the gradient, or with momentum the velocity `v' = momentum v + g`.
 ///
-/// Inputs: parameter, gradient and, with momentum, the velocity. Outputs: the new parameter and velocity.
+/// Inputs: parameter, gradient, with momentum the velocity, and, where gradients are clipped, the factor of the
+/// gradient. Outputs: the new parameter and velocity. All but the last micro-batch of a step leave them as they are.
 #[derive(Clone, Copy, PartialEq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Sgd {
     /// Factor of the velocity; 0 keeps none.
@@ -23,17 +25,16 @@ impl Sgd {
         if self.momentum == 0.0 { 1 } else { 2 }
     }
 
-    fn config(&self, lr: f64) -> kernels::Sgd {
+    fn config(&self, lr: f64, gradient_scale: f32) -> kernels::Sgd {
         let Sgd { momentum, weight_decay, nesterov } = *self;
-        kernels::Sgd { lr, momentum, weight_decay, nesterov }
+        kernels::Sgd { lr, momentum, weight_decay, nesterov, gradient_scale }
     }
 }
 
 impl OpDef for Sgd {
     fn infer(&self, x: &[&Type]) -> Result<Vec<Type>, String> {
-        expect_inputs(x, self.n_states() + 1)?;
-        expect_float("the parameter", x[0])?;
-        for t in &x[1..] {
+        expect_update_inputs(x, self.n_states() + 1)?;
+        for t in &x[1..=self.n_states()] {
             expect_same("parameter, gradient and velocity", x[0], t)?;
         }
         Ok(vec![x[0].clone(); self.n_states()])
@@ -52,20 +53,22 @@ impl OpDef for Sgd {
     }
 
     fn run(&self, io: &mut Io<'_>) {
-        let config = self.config(io.run().learning_rate);
+        let config = self.config(io.run().learning_rate, gradient_scale(io, self.n_states() + 1));
+        let is_last = io.run().micro.is_last();
         let parameter = Update { old: io.src(0), new: io.dst(0) };
-        if self.momentum == 0.0 {
-            kernels::sgd(&config, io.src(1), parameter);
-        } else {
-            let velocity = Update { old: io.src(2), new: io.dst(1) };
-            kernels::sgd_momentum(&config, io.src(1), parameter, velocity);
+        let velocity = (self.momentum != 0.0).then(|| Update { old: io.src(2), new: io.dst(1) });
+        match velocity {
+            None if is_last => kernels::sgd(&config, io.src(1), parameter),
+            Some(velocity) if is_last => kernels::sgd_momentum(&config, io.src(1), parameter, velocity),
+            _ => [parameter].iter().chain(&velocity).for_each(Update::keep),
         }
     }
 
     fn naive(&self, io: &NaiveIo<'_>) -> Vec<Vec<f64>> {
         let velocity = if self.momentum == 0.0 { vec![0.0; io.x[0].len()] } else { io.x[2].to_vec() };
         let mut state = [io.x[0].to_vec(), velocity, Vec::new()];
-        naive::optimizer::sgd(&self.config(io.run.learning_rate), io.x[1], &mut state);
+        let scale = io.x.get(self.n_states() + 1).map_or(1.0, |factor| factor[0] as f32);
+        naive::optimizer::sgd(&self.config(io.run.learning_rate, scale), io.x[1], &mut state);
         state.into_iter().take(self.n_states()).collect()
     }
 
@@ -76,6 +79,8 @@ impl OpDef for Sgd {
             Example::normal(with(0.0, 0.01, false), &[shape; 2]),
             Example::normal(with(0.9, 0.0, false), &[shape; 3]),
             Example::normal(with(0.9, 0.01, true), &[shape; 3]),
+            Example::normal(with(0.0, 0.01, false), &[shape, shape, &[]]),
+            Example::normal(with(0.9, 0.01, false), &[shape, shape, shape, &[]]),
         ]
     }
 }

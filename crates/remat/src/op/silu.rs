@@ -1,47 +1,35 @@
 //! `y = x sigmoid(x)`.
 
-use super::{Cost, Example, GradArgs, Io, NaiveIo, OpDef, expect_float, expect_inputs, expect_same};
-use crate::graph::{Builder, Type};
+use super::element_wise::Pointwise;
+use super::{GradArgs, NaiveIo, Run};
+use crate::graph::Builder;
 use crate::ids::ValueId;
+use remat_kernels::raw::{Dst, Src};
 use remat_kernels::{activation as kernels, naive::elementwise as naive};
 
 /// `y = x sigmoid(x)`. Backward reads `x`.
 #[derive(Clone, Copy, PartialEq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Silu {}
 
-impl OpDef for Silu {
-    fn infer(&self, x: &[&Type]) -> Result<Vec<Type>, String> {
-        expect_inputs(x, 1)?;
-        expect_float("x", x[0])?;
-        Ok(vec![x[0].clone()])
-    }
+impl Pointwise for Silu {
+    const OPERANDS: &'static [&'static str] = &["x"];
+    const FLOPS: u64 = 20;
+    const HAS_GRADIENT: bool = true;
 
-    fn differentiable_outputs(&self) -> Option<&'static [usize]> {
-        Some(&[0])
-    }
-
-    fn grad(&self, b: &mut Builder, args: &GradArgs<'_>) -> crate::Result<Vec<Option<ValueId>>> {
+    fn gradient(&self, b: &mut Builder, args: &GradArgs<'_>) -> crate::Result<Vec<Option<ValueId>>> {
         Ok(vec![Some(b.add(SiluGrad {}, &[args.x[0], args.dy0()])?)])
     }
 
-    fn cost(&self, x: &[&Type], y: &[&Type]) -> Cost {
-        Cost::element_wise(x, y, 20)
+    fn kernel(&self, x: &[Src<'_>], y: Dst<'_>, _at: usize, _run: &Run) {
+        kernels::silu(x[0], y);
     }
 
-    fn reuse(&self, _x: &[&Type]) -> Vec<(usize, usize)> {
-        vec![(0, 0)]
+    fn twin(&self, io: &NaiveIo<'_>) -> Vec<f64> {
+        naive::silu(io.x[0])
     }
 
-    fn run(&self, io: &mut Io<'_>) {
-        kernels::silu(io.src(0), io.dst(0));
-    }
-
-    fn naive(&self, io: &NaiveIo<'_>) -> Vec<Vec<f64>> {
-        vec![naive::silu(io.x[0])]
-    }
-
-    fn examples() -> Vec<Example> {
-        vec![Example::normal(Silu {}, &[&[3, 37]])]
+    fn variants() -> Vec<Silu> {
+        vec![Silu {}]
     }
 }
 
@@ -49,31 +37,20 @@ impl OpDef for Silu {
 #[derive(Clone, Copy, PartialEq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct SiluGrad {}
 
-impl OpDef for SiluGrad {
-    fn infer(&self, x: &[&Type]) -> Result<Vec<Type>, String> {
-        expect_inputs(x, 2)?;
-        expect_float("x", x[0])?;
-        expect_same("x and dy", x[0], x[1])?;
-        Ok(vec![x[0].clone()])
+impl Pointwise for SiluGrad {
+    const OPERANDS: &'static [&'static str] = &["x", "dy"];
+    const FLOPS: u64 = 25;
+    const HAS_GRADIENT: bool = false;
+
+    fn kernel(&self, x: &[Src<'_>], y: Dst<'_>, _at: usize, _run: &Run) {
+        kernels::silu_grad(x[0], x[1], y);
     }
 
-    fn cost(&self, x: &[&Type], y: &[&Type]) -> Cost {
-        Cost::element_wise(x, y, 25)
+    fn twin(&self, io: &NaiveIo<'_>) -> Vec<f64> {
+        naive::silu_grad(io.x[0], io.x[1])
     }
 
-    fn reuse(&self, _x: &[&Type]) -> Vec<(usize, usize)> {
-        vec![(1, 0), (0, 0)]
-    }
-
-    fn run(&self, io: &mut Io<'_>) {
-        kernels::silu_grad(io.src(0), io.src(1), io.dst(0));
-    }
-
-    fn naive(&self, io: &NaiveIo<'_>) -> Vec<Vec<f64>> {
-        vec![naive::silu_grad(io.x[0], io.x[1])]
-    }
-
-    fn examples() -> Vec<Example> {
-        vec![Example::normal(SiluGrad {}, &[&[3, 37], &[3, 37]])]
+    fn variants() -> Vec<SiluGrad> {
+        vec![SiluGrad {}]
     }
 }

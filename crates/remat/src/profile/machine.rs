@@ -1,15 +1,21 @@
-//! The speeds of this machine, measured: what the analytic profile divides by.
+//! The speeds of this machine: what the analytic profile divides by.
+//!
+//! Three numbers describe the machine as such (arithmetic, memory, calls) and are enough for a rough profile.
+//! `speeds` adds what each kind of op really reaches, measured on a few sizes (`calibrate.rs`) and kept between runs
+//! (`cache.rs`).
 
+use super::calibrate;
 use crate::error::Error;
 use crate::graph::Type;
 use crate::op::relu::Relu;
-use crate::op::{Alone, Run};
+use crate::op::{Alone, MicroBatch, Run};
 use remat_kernels::gemm::{Mat, MatMut, Write, gemm};
+use std::collections::BTreeMap;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 /// Speeds of the thread pool in which kernels run.
-#[derive(Clone, Copy, PartialEq, Debug, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, PartialEq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Machine {
     /// Threads that were measured.
     pub n_threads: usize,
@@ -19,21 +25,43 @@ pub struct Machine {
     pub bandwidth: f64,
     /// Seconds to call a kernel that does almost nothing.
     pub overhead: f64,
+    /// What ops reach, by name; one that is not listed is taken for as fast as `flops` and `bandwidth` allow.
+    pub speeds: BTreeMap<String, Speed>,
+}
+
+/// How fast one kind of op does its work.
+#[derive(Clone, Copy, PartialEq, Debug, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Speed {
+    /// Limited by arithmetic: floating-point operations per second.
+    Flops(f64),
+    /// Limited by memory, or by arithmetic that grows with it.
+    Bytes {
+        /// Bytes per second when everything is in a cache.
+        near: f64,
+        /// Bytes per second when nothing is.
+        far: f64,
+    },
 }
 
 impl Machine {
-    /// Measures for a fraction of a second with `n_threads` threads.
+    /// Round speeds of an ordinary machine, for what must not depend on this one.
+    pub const fn nominal(n_threads: usize) -> Machine {
+        Machine { n_threads, flops: 1e11, bandwidth: 2e10, overhead: 2e-6, speeds: BTreeMap::new() }
+    }
+
+    /// Measures for a few seconds with `n_threads` threads. [`Machine::load`](Machine::load) remembers the result.
     pub fn measure(n_threads: usize) -> crate::Result<Machine> {
         let pool = crate::exec::thread_pool(n_threads)?;
         pool.install(|| {
-            let overhead = call_overhead()?;
-            Ok(Machine { n_threads, flops: gemm_flops(), bandwidth: copy_bandwidth(), overhead })
+            let (overhead, speeds) = (call_overhead()?, calibrate::speeds()?);
+            Ok(Machine { n_threads, flops: gemm_flops(), bandwidth: copy_bandwidth(), overhead, speeds })
         })
     }
 }
 
 /// The fastest of several runs: the least disturbed one.
-fn fastest(n: usize, mut run: impl FnMut()) -> Duration {
+pub(super) fn fastest(n: usize, mut run: impl FnMut()) -> Duration {
     run();
     (0..n)
         .map(|_| {
@@ -76,7 +104,7 @@ fn call_overhead() -> crate::Result<f64> {
     const CALLS: usize = 64;
     let mut relu = Alone::new(&Relu {}.into(), &[Type::f32(&[16])?])
         .map_err(|message| Error::Bug { stage: "profile", faults: vec![message] })?;
-    let run = Run { seed: 0, step: 1, learning_rate: 0.0 };
+    let run = Run { seed: 0, step: 1, learning_rate: 0.0, micro: MicroBatch::ONLY };
     let time = fastest(8, || (0..CALLS).for_each(|_| relu.run(&run)));
     Ok(time.as_secs_f64() / CALLS as f64)
 }

@@ -6,7 +6,7 @@
 use crate::error::{Error, Result};
 use crate::graph::{DType, Graph, Type};
 use crate::ids::{IdVec, NodeId};
-use crate::op::{Alone, Op, Run};
+use crate::op::{Alone, MicroBatch, Op, Run};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
@@ -87,21 +87,27 @@ pub fn measure(graph: &Graph, n_threads: usize, mut progress: impl FnMut(usize, 
 /// What a node's time depends on besides its types. The stream of a random op changes its numbers, not its time.
 fn timing_key(op: &Op) -> String {
     let mut attributes = serde_json::to_value(op).expect("ops are plain data with string keys");
-    if let Some(attributes) = attributes[op.name()].as_object_mut() {
-        attributes.remove("stream");
-    }
+    remove_streams(&mut attributes);
     attributes.to_string()
+}
+
+/// At any depth: a fused node holds ops of its own.
+fn remove_streams(attributes: &mut serde_json::Value) {
+    match attributes {
+        serde_json::Value::Object(fields) => {
+            fields.remove("stream");
+            fields.values_mut().for_each(remove_streams);
+        }
+        serde_json::Value::Array(items) => items.iter_mut().for_each(remove_streams),
+        _ => {}
+    }
 }
 
 fn time(mut alone: Alone, types: &[Type]) -> Sample {
     for (i, _) in types.iter().enumerate().filter(|(_, ty)| ty.dtype() == DType::F32) {
-        // Ordinary magnitudes without a pattern: zeros and denormals have speeds of their own.
-        for (k, element) in alone.input_mut(i).chunks_exact_mut(4).enumerate() {
-            let value = 0.5 + ((k.wrapping_mul(2_654_435_761) >> 8) & 0xFFFF) as f32 / 65536.0;
-            element.copy_from_slice(&value.to_ne_bytes());
-        }
+        alone.fill_ordinary(i);
     }
-    let run = Run { seed: 0, step: 1, learning_rate: 1e-3 };
+    let run = Run { seed: 0, step: 1, learning_rate: 1e-3, micro: MicroBatch::ONLY };
     alone.run(&run);
     let mut seconds = Vec::new();
     let begin = Instant::now();

@@ -4,13 +4,17 @@ use crate::op::Op;
 use crate::op::adam::Adam;
 use crate::op::sgd::Sgd;
 
-/// An optimizer with its learning rate.
+/// How gradients become updates.
 #[derive(Clone, Copy, PartialEq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Optimizer {
     /// Learning rate.
     pub learning_rate: f64,
     /// The update rule.
     pub rule: Rule,
+    /// Gradients whose common norm is larger are scaled down to this norm.
+    pub clip_norm: Option<f64>,
+    /// Batches whose mean gradient makes one update; 1 for an update per batch.
+    pub micro_batches: u64,
 }
 
 /// An update rule with PyTorch's meaning of every field.
@@ -41,17 +45,21 @@ pub enum Rule {
 impl Optimizer {
     /// SGD with momentum 0.9.
     pub const fn sgd(learning_rate: f64) -> Optimizer {
-        Optimizer { learning_rate, rule: Rule::Sgd { momentum: 0.9, weight_decay: 0.0, nesterov: false } }
+        Optimizer::plain(learning_rate, Rule::Sgd { momentum: 0.9, weight_decay: 0.0, nesterov: false })
     }
 
     /// Adam with PyTorch's defaults.
     pub const fn adam(learning_rate: f64) -> Optimizer {
-        Optimizer { learning_rate, rule: Rule::Adam { weight_decay: 0.0 } }
+        Optimizer::plain(learning_rate, Rule::Adam { weight_decay: 0.0 })
     }
 
     /// AdamW with PyTorch's defaults.
     pub const fn adamw(learning_rate: f64) -> Optimizer {
-        Optimizer { learning_rate, rule: Rule::AdamW { weight_decay: 0.01 } }
+        Optimizer::plain(learning_rate, Rule::AdamW { weight_decay: 0.01 })
+    }
+
+    const fn plain(learning_rate: f64, rule: Rule) -> Optimizer {
+        Optimizer { learning_rate, rule, clip_norm: None, micro_batches: 1 }
     }
 
     /// As on the command line.

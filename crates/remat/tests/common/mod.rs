@@ -4,7 +4,7 @@ use remat::autodiff::TrainingStep;
 use remat::exec::{Engine, Executor, Reference};
 use remat::graph::{Kind, Source};
 use remat::ids::{NodeId, ValueId};
-use remat::op::Run;
+use remat::op::{MicroBatch, Run};
 use remat::pipeline::Program;
 use remat::profile::Machine;
 use remat::train::{Batches, Synthetic};
@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, HashSet};
 pub(crate) const N_STEPS: u64 = 3;
 
 /// Round speeds, so that plans do not depend on the machine that runs the tests.
-pub(crate) const MACHINE: Machine = Machine { n_threads: 2, flops: 1e11, bandwidth: 2e10, overhead: 2e-6 };
+pub(crate) const MACHINE: Machine = Machine::nominal(2);
 
 /// Everything that must not change in a bit: losses, every gradient of every step, all state at the end.
 #[derive(PartialEq, Debug, Default)]
@@ -80,7 +80,7 @@ fn record<E: Engine>(
     let mut bits = Bits::default();
     for number in 1..=N_STEPS {
         fill_batch(engine, number);
-        let run = Run { seed: 3, step: number, learning_rate: 1e-2 };
+        let run = Run { seed: 3, step: number, learning_rate: 1e-2, micro: MicroBatch::ONLY };
         let mut observe = |node: NodeId, position: usize, bytes: &[u8]| {
             let value = of.graph.nodes[node].outputs[position];
             if gradients.contains(&value) {

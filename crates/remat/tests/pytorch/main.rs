@@ -17,7 +17,7 @@ use remat::graph::{Builder, FileLayout, Graph, Init, Kind, Source, Type};
 use remat::model::{self, Options};
 use remat::op::adam::Adam;
 use remat::op::sgd::Sgd;
-use remat::op::{Op, Run};
+use remat::op::{MicroBatch, Op, Run};
 use remat::train::{Optimizer, Rule};
 use serde_json::{Map, Value};
 
@@ -47,7 +47,7 @@ impl Model {
 
     /// Runs step `number` (from 1) and returns its loss.
     fn run(&mut self, number: u64, learning_rate: f64) -> f64 {
-        self.engine.step(&Run { seed: 0, step: number, learning_rate }, None);
+        self.engine.step(&Run { seed: 0, step: number, learning_rate, micro: MicroBatch::ONLY }, None);
         f64::from(self.engine.floats(self.step.loss)[0])
     }
 
@@ -223,7 +223,8 @@ fn losses_over_three_updates() {
         };
         let learning_rate = number(&run.options, "lr", f64::NAN);
         let of_model: ModelFixture = fixture::read(&run.model);
-        let mut model = Model::new(&run.model, &of_model, &Optimizer { learning_rate, rule });
+        let mut model =
+            Model::new(&run.model, &of_model, &Optimizer { rule, ..Optimizer::adam(learning_rate) });
         for (i, &loss) in run.losses.iter().enumerate() {
             let ours = model.run(i as u64 + 1, learning_rate);
             // Updates amplify rounding, the more the closer the loss comes to zero.
@@ -279,7 +280,7 @@ fn optimizers_over_five_updates() {
         for (i, (expected, values)) in run.steps.iter().zip(&fixture.gradients).enumerate() {
             as_floats_mut(engine.bytes_mut(gradient)).copy_from_slice(values);
             let learning_rate = number(&run.options, "lr", f64::NAN);
-            engine.step(&Run { seed: 0, step: i as u64 + 1, learning_rate }, None);
+            engine.step(&Run { seed: 0, step: i as u64 + 1, learning_rate, micro: MicroBatch::ONLY }, None);
             for (j, (&x, &value)) in engine.floats(parameter).iter().zip(expected).enumerate() {
                 let what = format!("{} {:?}, step {i}, element {j}", run.optimizer, run.options);
                 check(&what, f64::from(x), value, 1e-5);

@@ -1,0 +1,299 @@
+//! `remat sweep`: the same model at several sizes, with and without budgets, measured against each other.
+//!
+//! Every comma in a model option makes another case; every pair of planner and budget makes another program beside
+//! the one that keeps everything. A case is written to the folder as soon as it is done, so an interrupted sweep loses
+//! at most the case that was running, and `--resume` goes on behind the last one.
+
+use crate::draw::{Group, byte_unit, grouped_bars, time_unit};
+use crate::environment::Environment;
+use crate::flags::{CostKind, Model, SearchFlags, StepFlags, default_planner, model_parser, planner_parser};
+use crate::folder::Folder;
+use crate::format::{Align, change, seconds, table};
+use crate::output::{Output, Paint, Report};
+use crate::progress::Progress;
+use crate::sweep::{Row, SummaryRow};
+use crate::{Answer, memory};
+use anyhow::{Context as _, Result, bail};
+use clap::Args;
+use remat::checkpoint::checkpoint;
+use remat::pipeline::{Fit, Prepared, Program, compile};
+use remat::report::decisions;
+use remat::train::{Performance, Rounds, contest};
+use remat_plan::{Budget, Bytes};
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::time::Instant;
+
+/// Measures a model at several sizes, with and without budgets.
+#[derive(Debug, Args)]
+#[command(after_help = "Model options take several values with commas between them: --batch 4,8,16")]
+pub(crate) struct Flags {
+    /// The model; `remat models` lists them.
+    #[arg(value_parser = model_parser(), hide_possible_values = true)]
+    model: String,
+    /// Budgets for the whole step, with commas between them: 8GiB, or 50% of the peak without recomputation.
+    #[arg(long, value_name = "SIZES", value_delimiter = ',', default_value = "50%")]
+    budget: Vec<Budget>,
+    /// Planners, with commas between them.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = default_planner(), value_parser = planner_parser())]
+    planner: Vec<String>,
+    /// A program checkpointed by hand: modules with commas between them, such as layer1,layer2. Can be given again for
+    /// another program.
+    #[arg(long, value_name = "MODULES")]
+    checkpoint: Vec<String>,
+    /// Timed steps of each program in each round; one more warms up.
+    #[arg(long, value_name = "N", default_value = "2")]
+    steps: NonZeroUsize,
+    /// Times that all programs take their turn.
+    #[arg(long, value_name = "N", default_value = "2")]
+    rounds: NonZeroUsize,
+    /// Write tables (CSV, JSON) and plots into this folder.
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+    /// Keep the cases that the folder already has and go on with the others.
+    #[arg(long)]
+    resume: bool,
+    #[command(flatten)]
+    search: SearchFlags,
+    #[command(flatten)]
+    step: StepFlags,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Sweep {
+    model: String,
+    optimizer: String,
+    threads: usize,
+    seed: u64,
+    n_rounds: usize,
+    n_steps: usize,
+    rows: Vec<Row>,
+}
+
+const TABLE: &str = "sweep.json";
+
+impl Flags {
+    pub(super) fn run(&self, out: &mut Output) -> Result<Answer> {
+        let cases = self.step.cases();
+        // Every case is built before the first is measured: a wrong option must not cost an hour.
+        let models: Vec<(String, Model)> = cases
+            .into_iter()
+            .map(|(name, step)| Ok((name, step.build(&self.model, CostKind::Analytic)?)))
+            .collect::<Result<_>>()?;
+        let mut folder = Folder::create(&self.out)?;
+        let mut sweep = self.begin(&models[0].1, &folder)?;
+        folder.json("environment.json", &Environment::now())?;
+        for (name, model) in &models {
+            if sweep.rows.iter().any(|row| row.case == *name) {
+                continue;
+            }
+            let rows = self.case(name, model).with_context(|| name.clone())?;
+            for row in &rows {
+                if !out.is_json() {
+                    out.text_now(&row.line())?;
+                }
+            }
+            sweep.rows.extend(rows);
+            folder.json(TABLE, &sweep)?;
+        }
+        let summary: Vec<SummaryRow> = SummaryRow::of(&sweep.rows);
+        folder.csv(&format!("{}_activation_checkpointing_summary.csv", self.model), &summary)?;
+        folder.csv("sweep.csv", &sweep.rows.iter().map(Row::flat).collect::<Vec<_>>())?;
+        if sweep.rows.len() > 1 {
+            draw(&mut folder, &sweep)?;
+        }
+        out.report(&sweep)?;
+        if !out.is_json() {
+            out.text(&folder.summary())?;
+        }
+        Ok(Answer::of(sweep.rows.iter().all(|row| row.bits_equal != Some(false))))
+    }
+
+    /// The rows of an earlier run with the same settings, or none.
+    fn begin(&self, model: &Model, folder: &Folder) -> Result<Sweep> {
+        let empty = Sweep {
+            model: self.model.clone(),
+            optimizer: model.optimizer.name().to_owned(),
+            threads: model.n_threads,
+            seed: self.search.seed,
+            n_rounds: self.rounds.get(),
+            n_steps: self.steps.get(),
+            rows: Vec::new(),
+        };
+        let path = folder.path(TABLE);
+        if !path.exists() {
+            return Ok(empty);
+        }
+        if !self.resume {
+            bail!("{} exists: give --resume to go on with it, or another folder", path.display());
+        }
+        let text = fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
+        let old: Sweep = serde_json::from_str(&text)
+            .with_context(|| format!("{} is not the table of a sweep", path.display()))?;
+        let settings =
+            |s: &Sweep| (s.model.clone(), s.optimizer.clone(), s.threads, s.seed, s.n_rounds, s.n_steps);
+        if settings(&old) != settings(&empty) {
+            bail!(
+                "{} was measured with other settings (model, optimizer, threads, seed, rounds or steps); give \
+                 another folder",
+                path.display()
+            );
+        }
+        Ok(old)
+    }
+
+    /// Plans and measures one case.
+    fn case(&self, name: &str, model: &Model) -> Result<Vec<Row>> {
+        let prepared = model.prepare()?;
+        let mut rows = vec![Row::keep_all(name, &prepared)];
+        let mut programs: Vec<Option<Program>> = vec![Some(prepared.keep_all.clone())];
+        for planner in &self.planner {
+            for budget in &self.budget {
+                let bytes = budget.resolve(prepared.keep_all.peak());
+                let begin = Instant::now();
+                let fit = compile(&prepared, planner, &self.search.request(bytes))?;
+                let program = format!("{planner} {budget}");
+                let mut row = Row::planned(name, &program, planner, bytes, begin.elapsed().as_secs_f64());
+                programs.push(match fit {
+                    Fit::Fits(program) => {
+                        row.fill_plan(&prepared, &program, &decisions(&prepared, &program));
+                        Some(*program)
+                    }
+                    Fit::Refused(refusal) => {
+                        row.note = Some(refusal.to_string());
+                        None
+                    }
+                });
+                rows.push(row);
+            }
+        }
+        for modules in &self.checkpoint {
+            let begin = Instant::now();
+            let program = checkpoint(&prepared, &modules.split(',').map(str::trim).collect::<Vec<_>>())?;
+            let name_of_program = format!("checkpoint {modules}");
+            let seconds = begin.elapsed().as_secs_f64();
+            let mut row = Row::planned(name, &name_of_program, "checkpoint", program.peak(), seconds);
+            row.fill_plan(&prepared, &program, &decisions(&prepared, &program));
+            rows.push(row);
+            programs.push(Some(program));
+        }
+        self.measure(model, &prepared, &mut rows, &programs)?;
+        Ok(rows)
+    }
+
+    /// Runs what fits into this machine's memory; the others keep their prediction and say so.
+    fn measure(
+        &self,
+        model: &Model,
+        prepared: &Prepared,
+        rows: &mut [Row],
+        programs: &[Option<Program>],
+    ) -> Result<()> {
+        let mut running: Vec<(usize, &Program)> = Vec::new();
+        for (index, program) in programs.iter().enumerate() {
+            let Some(program) = program else { continue };
+            match memory::check_available(program.peak()) {
+                Ok(()) => running.push((index, program)),
+                Err(error) => rows[index].note = Some(error.to_string()),
+            }
+        }
+        let rounds = Rounds { n_rounds: self.rounds.get(), n_steps: self.steps.get() };
+        let n_runs = running.len() * rounds.n_rounds * (rounds.n_steps + 1);
+        let progress = Progress::new("training", n_runs);
+        let mut done = 0;
+        let contestants: Vec<&Program> = running.iter().map(|&(_, program)| program).collect();
+        let seed = self.search.seed;
+        let performances = contest(&contestants, &model.optimizer, seed, model.n_threads, rounds, || {
+            done += 1;
+            progress.set(done, n_runs);
+        })?;
+        drop(progress);
+        let oracle: Option<Performance> =
+            running.first().filter(|(index, _)| *index == 0).map(|_| performances[0].clone());
+        for (&(index, _), performance) in running.iter().zip(&performances) {
+            rows[index].fill_performance(performance, oracle.as_ref(), prepared.keep_all.peak());
+        }
+        Ok(())
+    }
+}
+
+fn draw(folder: &mut Folder, sweep: &Sweep) -> Result<()> {
+    let (mut cases, mut programs): (Vec<&str>, Vec<String>) = (Vec::new(), Vec::new());
+    for row in &sweep.rows {
+        if !cases.contains(&row.case.as_str()) {
+            cases.push(&row.case);
+        }
+        if !programs.contains(&row.program) {
+            programs.push(row.program.clone());
+        }
+    }
+    let groups = |value: &dyn Fn(&Row) -> Option<(f64, String)>| -> Vec<Group> {
+        let bars = |case: &str| {
+            let row = |program: &String| {
+                sweep.rows.iter().find(|row| row.case == case && row.program == *program).and_then(value)
+            };
+            programs.iter().map(row).collect()
+        };
+        cases.iter().map(|case| Group { name: (*case).to_owned(), bars: bars(case) }).collect()
+    };
+    let label = |percent: Option<f64>| percent.map_or_else(String::new, |p| format!("{p:+.0} %"));
+    let (unit, scale) = byte_unit(sweep.rows.iter().filter_map(Row::peak).max().unwrap_or(Bytes(0)));
+    let peaks = groups(&|row: &Row| {
+        Some((
+            row.peak()?.0 as f64 / scale,
+            label(row.peak_change_percent.filter(|_| row.budget_bytes.is_some())),
+        ))
+    });
+    // One line only makes sense when all cases have the same budget in bytes.
+    let mut budgets: Vec<Bytes> = sweep.rows.iter().filter_map(|row| row.budget_bytes).collect();
+    budgets.dedup();
+    let limit = match budgets[..] {
+        [budget] => Some((budget.0 as f64 / scale, "budget")),
+        _ => None,
+    };
+    let title = format!("{}: peak memory of a training step", sweep.model);
+    let y_label = format!("peak memory ({unit})");
+    folder.picture("peak_memory", &grouped_bars(&title, "", &y_label, &programs, &peaks, limit)?)?;
+    let slowest = sweep.rows.iter().filter_map(|row| Some(row.step_seconds?.median)).fold(0.0, f64::max);
+    let (unit, scale) = time_unit(slowest);
+    let times = groups(&|row: &Row| {
+        let overhead = label(row.overhead_percent.filter(|_| row.budget_bytes.is_some()));
+        Some((row.step_seconds?.median / scale, overhead))
+    });
+    let title = format!("{}: time of a training step", sweep.model);
+    let y_label = format!("time of a step ({unit})");
+    folder.picture("step_time", &grouped_bars(&title, "", &y_label, &programs, &times, None)?)
+}
+
+impl Report for Sweep {
+    const SCHEMA: &'static str = "remat.sweep/1";
+
+    fn text(&self, paint: Paint) -> String {
+        let columns = [
+            ("case", Align::Left),
+            ("program", Align::Left),
+            ("peak", Align::Right),
+            ("change", Align::Right),
+            ("time of a step", Align::Right),
+            ("overhead", Align::Right),
+            ("planned", Align::Right),
+            ("bits", Align::Right),
+        ];
+        let dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
+        let row = |row: &Row| {
+            vec![
+                row.case.clone(),
+                row.program.clone(),
+                dash(row.peak().map(|peak| peak.to_string())),
+                dash(row.peak_change_percent.map(change)),
+                dash(row.step_seconds.map(|t| format!("{} ± {}", seconds(t.median), seconds(t.spread)))),
+                dash(row.overhead_percent.map(change)),
+                dash(row.planned_overhead_percent.map(change)),
+                dash(row.bits_equal.map(|equal| if equal { "equal" } else { "DIFFERENT" }.to_owned())),
+            ]
+        };
+        format!("{}\n{}", paint.heading(&self.model), table(&columns, self.rows.iter().map(row)))
+    }
+}

@@ -1,0 +1,95 @@
+//! The frontier: extra cost over memory, with the lower bound as a second line.
+//!
+//! The area between the two lines is what is not known: no plan lies below the lower one.
+
+use super::{COLOURS, Picture, byte_unit};
+use anyhow::Result;
+use kuva::plot::LinePlot;
+use kuva::prelude::{Layout, LegendPosition, Plot, ReferenceLine};
+use remat_plan::Bytes;
+
+/// What is drawn; costs are percent above no recomputation, at ascending budgets.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct FrontierCurve {
+    pub(crate) title: String,
+    pub(crate) floor: Bytes,
+    pub(crate) keep_all: Bytes,
+    pub(crate) plans: Vec<(Bytes, f64)>,
+    pub(crate) bounds: Vec<(Bytes, f64)>,
+}
+
+/// Draws the frontier.
+pub(crate) fn frontier(curve: &FrontierCurve) -> Result<Picture> {
+    let (unit_name, unit) = byte_unit(curve.keep_all);
+    // Straight lines join the budgets that were planned; what lies between two of them was not looked at.
+    let line = |points: &[(Bytes, f64)], colour: &str, name: &str| {
+        let scaled: Vec<(f64, f64)> =
+            points.iter().map(|&(b, percent)| (b.0 as f64 / unit, percent)).collect();
+        LinePlot::new().with_data(scaled).with_color(colour).with_stroke_width(2.0).with_legend(name)
+    };
+    let (floor, keep_all) = (curve.floor.0 as f64 / unit, curve.keep_all.0 as f64 / unit);
+    let highest = curve.plans.iter().chain(&curve.bounds).map(|point| point.1).fold(1.0, f64::max);
+    // Labels of the marks stand to their right; the wider margin holds the last one.
+    let range = (keep_all - floor).max(0.01 * keep_all).max(1e-9);
+    let mark = |at: f64| ReferenceLine::vertical(at).with_color(COLOURS[6]).with_stroke_width(1.0);
+    Picture::of(|| {
+        let mut plots: Vec<Plot> = Vec::new();
+        if !curve.bounds.is_empty() {
+            let bound = line(&curve.bounds, COLOURS[5], "lower bound: no plan is below");
+            plots.push(Plot::Line(bound.with_dashed()));
+        }
+        if !curve.plans.is_empty() {
+            plots.push(Plot::Line(line(&curve.plans, COLOURS[0], "cheapest plan found")));
+        }
+        // The curve falls steeply at the left and the marks stand at both ends, so the legend is in the middle.
+        let layout = Layout::auto_from_plots(&plots)
+            .with_width(860.0)
+            .with_height(480.0)
+            .with_title(curve.title.as_str())
+            .with_x_label(format!("memory budget for the whole step ({unit_name})"))
+            .with_y_label("cost above no recomputation (%)")
+            .with_x_axis_min(floor - 0.04 * range)
+            .with_x_axis_max(keep_all + 0.14 * range)
+            .with_y_axis_min(0.0)
+            .with_y_axis_max(1.1 * highest)
+            .with_reference_line(mark(floor).with_label("floor"))
+            .with_reference_line(mark(keep_all).with_label("keep all"))
+            .with_legend_position(LegendPosition::InsideTopCenter);
+        (plots, layout)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn curve() -> FrontierCurve {
+        let mib = |n: u64| Bytes(n << 20);
+        FrontierCurve {
+            title: "a model".to_owned(),
+            floor: mib(2),
+            keep_all: mib(9),
+            plans: vec![(mib(3), 20.0), (mib(6), 4.0), (mib(9), 0.0)],
+            bounds: vec![(mib(2), 15.0), (mib(6), 3.5), (mib(9), 0.0)],
+        }
+    }
+
+    #[test]
+    fn a_picture_has_both_lines_their_units_and_the_marks() {
+        let Picture { svg, png } = frontier(&curve()).unwrap();
+        let words = ["a model", "MiB", "%", "floor", "keep all", "cheapest plan found", "lower bound"];
+        for word in words {
+            assert!(svg.contains(word), "{word}");
+        }
+        let svg = svg.to_lowercase();
+        assert!([COLOURS[0], COLOURS[5]].iter().all(|colour| svg.contains(&colour.to_lowercase())));
+        assert_eq!(png[..8], *b"\x89PNG\r\n\x1a\n");
+    }
+
+    #[test]
+    fn a_curve_without_plans_is_drawn_without_a_panic() {
+        let empty =
+            FrontierCurve { plans: vec![], bounds: vec![], keep_all: Bytes(0), floor: Bytes(0), ..curve() };
+        assert!(!frontier(&empty).unwrap().svg.is_empty());
+    }
+}

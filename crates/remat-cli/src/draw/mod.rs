@@ -1,0 +1,108 @@
+//! Plots as pictures: each function returns a [`Picture`], which is written as SVG and as PNG.
+//!
+//! Colours are those of Okabe and Ito, which people with any kind of colour vision can tell apart. Axes always show
+//! their unit; bytes are plotted in MiB or GiB, whichever keeps the numbers short.
+
+mod bars;
+mod curve;
+mod frontier;
+mod memory;
+
+pub(crate) use bars::{Group, grouped_bars, top_bars};
+pub(crate) use curve::{Curve, curves};
+pub(crate) use frontier::{FrontierCurve, frontier};
+pub(crate) use memory::memory_over_ranks;
+
+use anyhow::{Result, anyhow, bail};
+use kuva::prelude::{Layout, Plot};
+use remat_plan::Bytes;
+use std::path::Path;
+
+/// The colours, in the order of series. Yellow is left out: it vanishes on white.
+pub(crate) const COLOURS: [&str; 8] =
+    ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#999999", "#222222"];
+
+/// A drawing in both forms.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Picture {
+    /// For pages and for editing.
+    pub(crate) svg: String,
+    /// For everything else, at twice the logical size.
+    pub(crate) png: Vec<u8>,
+}
+
+impl Picture {
+    fn of(make: impl Fn() -> (Vec<Plot>, Layout)) -> Result<Picture> {
+        let (plots, layout) = make();
+        let svg = kuva::render_to_svg(plots, layout);
+        let (plots, layout) = make();
+        let png = kuva::render_to_raster(plots, layout, 2.0).map_err(|e| anyhow!("drawing: {e}"))?;
+        Ok(Picture { svg, png })
+    }
+
+    /// The drawing as a file of this kind.
+    pub(crate) fn bytes(&self, format: Format) -> &[u8] {
+        match format {
+            Format::Svg => self.svg.as_bytes(),
+            Format::Png => &self.png,
+        }
+    }
+}
+
+/// The kind of file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Format {
+    /// Vectors.
+    Svg,
+    /// Pixels.
+    Png,
+}
+
+impl Format {
+    /// The format that the ending of the name asks for.
+    pub(crate) fn of(path: &Path) -> Result<Format> {
+        let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
+        match ending.to_ascii_lowercase().as_str() {
+            "svg" => Ok(Format::Svg),
+            "png" => Ok(Format::Png),
+            _ => bail!("{}: the name of a plot must end in .svg or .png", path.display()),
+        }
+    }
+}
+
+/// The unit in which a set of sizes reads best, as its name and how many bytes it has.
+pub(crate) fn byte_unit(largest: Bytes) -> (&'static str, f64) {
+    match largest.0 {
+        b if b >= 4 << 30 => ("GiB", (1u64 << 30) as f64),
+        b if b >= 4 << 20 => ("MiB", (1u64 << 20) as f64),
+        b if b >= 4 << 10 => ("KiB", 1024.0),
+        _ => ("B", 1.0),
+    }
+}
+
+/// The unit in which a set of times reads best.
+pub(crate) fn time_unit(largest: f64) -> (&'static str, f64) {
+    match largest {
+        t if t >= 2.0 => ("s", 1.0),
+        t if t >= 2e-3 => ("ms", 1e-3),
+        _ => ("µs", 1e-6),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn other_endings_are_refused() {
+        assert_eq!(Format::of(Path::new("a/b.PNG")).unwrap(), Format::Png);
+        assert!(Format::of(Path::new("curve.pdf")).unwrap_err().to_string().contains(".svg or .png"));
+        assert!(Format::of(Path::new("curve")).is_err());
+    }
+
+    #[test]
+    fn sizes_and_times_take_the_unit_that_suits_them() {
+        assert_eq!([0, 5, 5000, 5 << 30].map(|bytes| byte_unit(Bytes(bytes)).0), ["B", "B", "KiB", "GiB"]);
+        assert_eq!([1e-5, 0.01, 3.0].map(|time| time_unit(time).0), ["µs", "ms", "s"]);
+    }
+}

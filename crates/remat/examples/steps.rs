@@ -1,0 +1,71 @@
+//! Runs training steps of one model on demand: our engine in `bench/pytorch/compare.py`.
+//!
+//! ```text
+//! cargo run --release -p remat --example steps -- resnet152 --threads 2 [--no-fusion] batch=8
+//! ```
+//! Reads one word per line from standard input and answers each with one line of JSON: `step` runs one step without
+//! recomputation (`seconds`, `loss`), `resident` gives the highest resident size of the process (`bytes`), `live` the
+//! size of the arena (`bytes`), which is everything that the step needs.
+
+use remat::autodiff::training_step;
+use remat::model::{self, Options};
+use remat::pipeline::{Costs, prepare, prepare_step};
+use remat::profile::Machine;
+use remat::train::{Optimizer, Session, Synthetic};
+use serde_json::{Value, json};
+use std::io::{BufRead as _, Write as _};
+
+type Failure = Box<dyn std::error::Error>;
+
+fn main() -> Result<(), Failure> {
+    let mut words = std::env::args().skip(1);
+    let name = words.next().ok_or("name a model")?;
+    let (mut n_threads, mut fusion, mut options) = (2, true, Options::new());
+    while let Some(word) = words.next() {
+        match (word.as_str(), word.split_once('=')) {
+            ("--threads", _) => n_threads = words.next().ok_or("--threads needs a number")?.parse()?,
+            ("--no-fusion", _) => fusion = false,
+            (_, Some((option, value))) => options.set(option, value),
+            _ => return Err(format!("what is `{word}`?").into()),
+        }
+    }
+    let forward = model::find(&name)?.build(&options)?;
+    let optimizer = Optimizer::adam(1e-3);
+    // Nothing is planned here, so round speeds will do.
+    let costs = Costs::Analytic(Machine::nominal(n_threads));
+    let prepared = if fusion {
+        prepare(&forward, &optimizer, costs, |_, _| {})?
+    } else {
+        prepare_step(training_step(&forward, &optimizer)?, costs, |_, _| {})?
+    };
+    let arena = prepared.keep_all.peak();
+    let mut session =
+        Session::new(prepared.keep_all, &optimizer, Box::new(Synthetic { seed: 1 }), 1, n_threads)?;
+    answer(&json!({ "version": env!("CARGO_PKG_VERSION") }))?;
+    for line in std::io::stdin().lock().lines() {
+        answer(&match line?.trim() {
+            "step" => {
+                let result = session.step(None)?;
+                json!({ "seconds": result.stats.time.as_secs_f64(), "loss": result.loss })
+            }
+            "live" => json!({ "bytes": arena.0 }),
+            "resident" => json!({ "bytes": resident_peak()? }),
+            other => return Err(format!("what is `{other}`?").into()),
+        })?;
+    }
+    Ok(())
+}
+
+fn answer(value: &Value) -> std::io::Result<()> {
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{value}")?;
+    out.flush()
+}
+
+fn resident_peak() -> Result<u64, Failure> {
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let line =
+        status.lines().find(|line| line.starts_with("VmHWM")).ok_or("no VmHWM in /proc/self/status")?;
+    let kilobytes: u64 = line.split_whitespace().nth(1).ok_or("VmHWM without a number")?.parse()?;
+    Ok(kilobytes * 1024)
+}

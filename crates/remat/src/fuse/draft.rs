@@ -1,0 +1,103 @@
+//! A step while it is rewritten: a list of nodes that still name values by the ids of the step it came from.
+//!
+//! A rewrite replaces, moves or removes nodes of the list; values that nothing makes any more are simply not part of
+//! the result. [`Draft::finish`] numbers everything anew.
+
+use crate::analysis::Storage;
+use crate::autodiff::TrainingStep;
+use crate::graph::{Graph, Node, Type, Value};
+use crate::ids::{Id, IdVec, NodeId, ValueId};
+use std::collections::HashSet;
+
+/// A training step in the course of rewriting.
+pub(super) struct Draft<'a> {
+    step: &'a TrainingStep,
+    /// Nodes in order of execution.
+    pub(super) nodes: Vec<Node>,
+    /// Which storage a value lies in.
+    pub(super) storage: Storage,
+    /// Values that must exist: what the host reads and the gradients of parameters.
+    fixed: HashSet<ValueId>,
+}
+
+/// Who makes and who reads each value, by position in the list of nodes.
+pub(super) struct Uses {
+    /// The node that makes a value.
+    pub(super) maker: IdVec<ValueId, Option<usize>>,
+    /// The nodes that read a value, in order, each once.
+    pub(super) readers: IdVec<ValueId, Vec<usize>>,
+}
+
+impl<'a> Draft<'a> {
+    pub(super) fn of(step: &'a TrainingStep) -> Draft<'a> {
+        let gradients = step.gradients.iter().map(|&(_, gradient)| gradient);
+        let fixed = step.graph.outputs.iter().copied().chain(gradients).chain([step.loss]).collect();
+        let nodes = step.graph.nodes.iter().cloned().collect();
+        Draft { step, nodes, storage: Storage::compute(&step.graph), fixed }
+    }
+
+    pub(super) fn ty(&self, value: ValueId) -> &'a Type {
+        &self.step.graph.values[value].ty
+    }
+
+    pub(super) fn types(&self, values: &[ValueId]) -> Vec<&'a Type> {
+        values.iter().map(|&v| self.ty(v)).collect()
+    }
+
+    /// True for a value that somebody outside the graph asks for.
+    pub(super) fn is_fixed(&self, value: ValueId) -> bool {
+        self.fixed.contains(&value)
+    }
+
+    /// True for storage that is there from the beginning of the step to its end.
+    pub(super) fn is_permanent(&self, value: ValueId) -> bool {
+        self.is_fixed(value) || self.step.graph.values[value].kind.is_state()
+    }
+
+    /// The makers and readers of all values, as the list of nodes stands now.
+    pub(super) fn uses(&self) -> Uses {
+        let n_values = self.step.graph.values.len();
+        let mut uses =
+            Uses { maker: IdVec::filled(n_values, None), readers: IdVec::filled(n_values, Vec::new()) };
+        for (at, node) in self.nodes.iter().enumerate() {
+            for &v in &node.outputs {
+                uses.maker[v] = Some(at);
+            }
+            for &v in &node.inputs {
+                if uses.readers[v].last() != Some(&at) {
+                    uses.readers[v].push(at);
+                }
+            }
+        }
+        uses
+    }
+
+    /// The rewritten step. Ids are given anew: sources first, then outputs in the order of their nodes.
+    pub(super) fn finish(self) -> TrainingStep {
+        let old = &self.step.graph;
+        let mut graph = Graph::new(old.name.clone());
+        let mut renamed: IdVec<ValueId, Option<ValueId>> = IdVec::filled(old.values.len(), None);
+        for s in &old.sources {
+            let value = &old.values[s.value];
+            let new = graph.push_source(s.name.clone(), value.kind, value.ty.clone(), s.init, s.file_layout);
+            renamed[s.value] = Some(new);
+        }
+        let new_id = |renamed: &IdVec<ValueId, Option<ValueId>>, v: ValueId| {
+            renamed[v].expect("a rewrite keeps every value that is read")
+        };
+        for (position, mut node) in self.nodes.into_iter().enumerate() {
+            node.inputs.iter_mut().for_each(|v| *v = new_id(&renamed, *v));
+            for (k, v) in node.outputs.iter_mut().enumerate() {
+                let Value { ty, kind, .. } = old.values[*v].clone();
+                let new = graph.values.push(Value { ty, kind, producer: Some((NodeId::new(position), k)) });
+                renamed[*v] = Some(new);
+                *v = new;
+            }
+            graph.nodes.push(node);
+        }
+        graph.outputs = old.outputs.iter().map(|&v| new_id(&renamed, v)).collect();
+        let gradient = |&(p, g): &(ValueId, ValueId)| (new_id(&renamed, p), new_id(&renamed, g));
+        let gradients = self.step.gradients.iter().map(gradient).collect();
+        TrainingStep { graph, loss: new_id(&renamed, self.step.loss), gradients }
+    }
+}

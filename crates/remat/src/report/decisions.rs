@@ -1,0 +1,58 @@
+//! What a plan decided about every activation.
+
+use super::{ActivationRow, activations};
+use crate::pipeline::{Prepared, Program};
+use remat_plan::Bytes;
+use serde::Serialize;
+use std::collections::HashMap;
+
+/// The fate of an activation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum Decision {
+    /// Dropped after its forward use and made again for backward.
+    Recompute,
+    /// Kept from forward to backward.
+    Retained,
+}
+
+/// One activation with its fate.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct DecisionRow {
+    /// Name of the value.
+    pub activation_name: String,
+    /// Its fate.
+    pub decision: Decision,
+    /// Size of its buffer.
+    pub median_mem_size_bytes: Bytes,
+    /// Time to make it again, alone.
+    pub recomp_time_s: f64,
+    /// When it is made, without recomputation.
+    pub creation_rank: usize,
+    /// When backward reads it first, without recomputation.
+    pub first_bw_use_rank: usize,
+}
+
+/// The decisions of a program, in order of creation.
+pub fn decisions(prepared: &Prepared, program: &Program) -> Vec<DecisionRow> {
+    let schedule = &program.schedule;
+    let mut copies: HashMap<String, usize> = HashMap::new();
+    for (id, node) in schedule.graph.nodes.enumerate().filter(|(_, n)| n.origin.is_some()) {
+        let origin = schedule.origin(id);
+        for &v in &prepared.step.graph.nodes[origin].outputs[..node.outputs.len()] {
+            *copies.entry(prepared.step.graph.value_name(v)).or_default() += 1;
+        }
+    }
+    let row = |activation: ActivationRow| DecisionRow {
+        decision: match copies.get(&activation.activation_name) {
+            Some(_) => Decision::Recompute,
+            None => Decision::Retained,
+        },
+        activation_name: activation.activation_name,
+        median_mem_size_bytes: activation.median_mem_size_bytes,
+        recomp_time_s: activation.recomp_time_s,
+        creation_rank: activation.creation_rank,
+        first_bw_use_rank: activation.first_bw_use_rank,
+    };
+    activations(prepared).into_iter().map(row).collect()
+}

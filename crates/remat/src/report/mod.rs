@@ -1,0 +1,19 @@
+//! What a step and its plan look like, as plain data: rows for tables and CSV files, the timeline for charts, traces
+//! for other people's viewers.
+//!
+//! Nothing here decides or measures anything; every function reads earlier stages' data. Files, plots and pages are
+//! made of these rows by the command line.
+
+mod activations;
+mod decisions;
+mod export;
+mod modules;
+mod nodes;
+mod timeline;
+
+pub use activations::{ActivationRow, activations};
+pub use decisions::{Decision, DecisionRow, decisions};
+pub use export::{chrome_trace, memory_snapshot};
+pub use modules::{ModuleRow, modules};
+pub use nodes::{NodeRow, nodes};
+pub use timeline::{Life, Timeline, TimelineRun};

@@ -1,0 +1,408 @@
+//! Labelled images as batches: shuffled anew every epoch, scaled to the model's size and normalised.
+//!
+//! In: IDX files as MNIST has them, or a folder with a subfolder of images per class. Out: [`Batches`]. Training images are
+//! visited in a shuffled order, each once per epoch; held-out ones in their own order. Grey images are normalised by
+//! their own mean and deviation, coloured ones by ImageNet's, per channel. One image at a time is decoded.
+
+use super::folder::ImageFolder;
+use super::idx::{self, IdxImages};
+use super::resize::resize;
+use super::shuffle::shuffled;
+use super::{Batches, HELD_OUT_SHARE, Part, bad_data, fingerprint};
+use crate::error::Result;
+use crate::exec::as_floats_mut;
+use crate::graph::Source;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Mean and deviation of ImageNet's channels.
+const COLOUR: [(f32, f32); 3] = [(0.485, 0.229), (0.456, 0.224), (0.406, 0.225)];
+
+/// The size of a model's input.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ImageShape {
+    /// Rows.
+    pub height: usize,
+    /// Columns.
+    pub width: usize,
+    /// 1 or 3; grey images are repeated for every channel.
+    pub channels: usize,
+}
+
+impl ImageShape {
+    /// The shape of a model's input without its batch: an image, or as many numbers as a grey square has.
+    pub fn of_input(shape: &[usize]) -> Option<ImageShape> {
+        match *shape {
+            [_, height, width, channels @ (1 | 3)] => Some(ImageShape { height, width, channels }),
+            [_, features] => {
+                let side = features.isqrt();
+                (side * side == features).then_some(ImageShape { height: side, width: side, channels: 1 })
+            }
+            _ => None,
+        }
+    }
+
+    fn numel(&self) -> usize {
+        self.height * self.width * self.channels
+    }
+}
+
+#[derive(Debug)]
+enum Set {
+    /// With the mean and deviation of the training images.
+    Idx(IdxImages, (f32, f32)),
+    Folder(ImageFolder),
+}
+
+impl Set {
+    fn len(&self) -> usize {
+        match self {
+            Set::Idx(idx, _) => idx.labels.len(),
+            Set::Folder(folder) => folder.files.len(),
+        }
+    }
+}
+
+/// A set of images with its two parts.
+#[derive(Clone, Debug)]
+pub struct Images {
+    training: Arc<Set>,
+    /// The part for evaluation, where the data has one of its own.
+    held_out: Option<Arc<Set>>,
+    n_classes: usize,
+    identity: String,
+}
+
+impl Images {
+    /// Opens a folder with IDX files, a single IDX file of images, or a folder of classes (or one that holds `train` and `val`).
+    pub fn open(path: &Path) -> Result<Images> {
+        let found = if path.is_dir() { idx_files(path)? } else { Some((path.to_owned(), None)) };
+        match found {
+            Some((training, held_out)) => Images::open_idx(&training, held_out.as_deref()),
+            None => Images::open_folder(path),
+        }
+    }
+
+    fn open_idx(training: &Path, held_out: Option<&Path>) -> Result<Images> {
+        let training = IdxImages::open(training)?;
+        let held_out = held_out.map(IdxImages::open).transpose()?;
+        let all = [Some(&training), held_out.as_ref()];
+        let labels = all.iter().flatten().flat_map(|set| &set.labels);
+        let n_classes = labels.max().map_or(0, |&most| usize::from(most) + 1);
+        let print = fingerprint(&training.pixels) ^ fingerprint(&training.labels).rotate_left(1);
+        let identity = format!("idx {print:016x}, {} images", training.labels.len());
+        let scale = mean_and_deviation(&training.pixels);
+        let set = |idx| Arc::new(Set::Idx(idx, scale));
+        Ok(Images { training: set(training), held_out: held_out.map(set), n_classes, identity })
+    }
+
+    fn open_folder(path: &Path) -> Result<Images> {
+        let part =
+            |names: [&str; 2]| names.map(|name| path.join(name)).into_iter().find(|part| part.is_dir());
+        let (training, held_out) = match (part(["train", "training"]), part(["val", "test"])) {
+            (Some(training), held_out) => (training, held_out),
+            (None, _) => (path.to_owned(), None),
+        };
+        let training = ImageFolder::open(&training)?;
+        let held_out = held_out.as_deref().map(ImageFolder::open).transpose()?;
+        if let Some(other) = held_out.as_ref().filter(|other| other.n_classes != training.n_classes) {
+            let message = format!(
+                "has {} classes for training and {} for evaluation",
+                training.n_classes, other.n_classes
+            );
+            return Err(bad_data(path.display(), message));
+        }
+        let mut names = String::new();
+        for (file, label) in &training.files {
+            let size = std::fs::metadata(file).map_or(0, |meta| meta.len());
+            names.push_str(&format!("{label}/{:?} {size}\n", file.file_name().unwrap_or_default()));
+        }
+        let print = fingerprint(names.as_bytes());
+        let identity = format!("folder {print:016x}, {} images", training.files.len());
+        let n_classes = training.n_classes;
+        let set = |folder| Arc::new(Set::Folder(folder));
+        Ok(Images { training: set(training), held_out: held_out.map(set), n_classes, identity })
+    }
+
+    /// The `classes` that a model for these images needs.
+    pub fn n_classes(&self) -> usize {
+        self.n_classes
+    }
+
+    /// Which images these are, by their contents, or for a folder by names and sizes.
+    pub fn identity(&self) -> String {
+        self.identity.clone()
+    }
+
+    /// Batches of images of this shape.
+    pub fn batches(&self, part: Part, shape: ImageShape, seed: u64) -> Result<ImageBatches> {
+        let (set, examples): (&Arc<Set>, Vec<u32>) = match (&self.held_out, part) {
+            (Some(set), Part::HeldOut) => (set, (0..set.len() as u32).collect()),
+            (Some(_), Part::Training) => (&self.training, (0..self.training.len() as u32).collect()),
+            // One of ten, spread over the set: folders are sorted by class.
+            (None, part) => {
+                let is_held_out = |i: &u32| *i as usize % HELD_OUT_SHARE == HELD_OUT_SHARE - 1;
+                let wanted = part == Part::HeldOut;
+                let all = 0..self.training.len() as u32;
+                (&self.training, all.filter(|i| is_held_out(i) == wanted).collect())
+            }
+        };
+        if examples.is_empty() {
+            let message = format!("has {} images, too few to hold one out of ten back", self.training.len());
+            return Err(bad_data("images", message));
+        }
+        Ok(ImageBatches { set: Arc::clone(set), examples, part, shape, seed })
+    }
+}
+
+/// Images of one part of a set.
+#[derive(Clone, Debug)]
+pub struct ImageBatches {
+    set: Arc<Set>,
+    examples: Vec<u32>,
+    part: Part,
+    shape: ImageShape,
+    seed: u64,
+}
+
+impl ImageBatches {
+    /// Number of different images.
+    pub fn n_images(&self) -> usize {
+        self.examples.len()
+    }
+
+    fn example(&self, position: u64) -> usize {
+        let n = self.examples.len() as u64;
+        let at = match self.part {
+            Part::Training => shuffled(self.seed, n, position),
+            Part::HeldOut => position % n,
+        };
+        self.examples[at as usize] as usize
+    }
+
+    fn label(&self, example: usize) -> i32 {
+        match &*self.set {
+            Set::Idx(idx, _) => i32::from(idx.labels[example]),
+            Set::Folder(folder) => folder.files[example].1,
+        }
+    }
+
+    fn pixels(&self, example: usize, out: &mut [f32]) -> Result<()> {
+        let ImageShape { height, width, channels } = self.shape;
+        match &*self.set {
+            Set::Idx(idx, (mean, deviation)) => {
+                let grey = resize(idx.image(example), (idx.height, idx.width), (height, width), 1);
+                for (grey, out) in grey.iter().zip(out.chunks_exact_mut(channels)) {
+                    out.fill((grey / 255.0 - mean) / deviation);
+                }
+            }
+            Set::Folder(folder) => {
+                let (pixels, from_height, from_width) = folder.decode(example)?;
+                let scaled = resize(&pixels, (from_height, from_width), (height, width), 3);
+                for (rgb, out) in scaled.chunks_exact(3).zip(out.chunks_exact_mut(channels)) {
+                    let normal = |c: usize| (rgb[c] / 255.0 - COLOUR[c].0) / COLOUR[c].1;
+                    let colours = [normal(0), normal(1), normal(2)];
+                    match out {
+                        [grey] => *grey = colours.iter().sum::<f32>() / 3.0,
+                        out => out.copy_from_slice(&colours),
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Batches for ImageBatches {
+    fn fill(&mut self, batch: u64, source: &Source, bytes: &mut [u8]) -> Result<()> {
+        if source.name == "input" {
+            let size = self.shape.numel();
+            let floats = as_floats_mut(bytes);
+            let first = (batch - 1) * (floats.len() / size) as u64;
+            for (position, out) in (first..).zip(floats.chunks_exact_mut(size)) {
+                self.pixels(self.example(position), out)?;
+            }
+        } else {
+            let first = (batch - 1) * (bytes.len() / 4) as u64;
+            for (position, out) in (first..).zip(bytes.chunks_exact_mut(4)) {
+                out.copy_from_slice(&self.label(self.example(position)).to_ne_bytes());
+            }
+        }
+        Ok(())
+    }
+}
+
+fn mean_and_deviation(pixels: &[u8]) -> (f32, f32) {
+    let (mut sum, mut squares) = (0u64, 0u64);
+    for &pixel in pixels {
+        sum += u64::from(pixel);
+        squares += u64::from(pixel) * u64::from(pixel);
+    }
+    let n = pixels.len().max(1) as f64;
+    let mean = sum as f64 / n;
+    let variance = squares as f64 / n - mean * mean;
+    // Images of one colour are left as they are.
+    let deviation = if variance > 0.0 { variance.sqrt() } else { 255.0 };
+    ((mean / 255.0) as f32, (deviation / 255.0) as f32)
+}
+
+/// The IDX files of a folder: images for training and, where there are two such files, for evaluation.
+fn idx_files(folder: &Path) -> Result<Option<(PathBuf, Option<PathBuf>)>> {
+    let action = || format!("read the folder {}", folder.display());
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(crate::Error::io(action()))? {
+        let path = entry.map_err(crate::Error::io(action()))?.path();
+        if path.file_name().and_then(|name| name.to_str()).is_some_and(idx::is_images) {
+            found.push(path);
+        }
+    }
+    found.sort();
+    let is_for_training =
+        |path: &PathBuf| path.file_name().is_some_and(|n| n.to_string_lossy().starts_with("train"));
+    match found.iter().position(is_for_training).or((!found.is_empty()).then_some(0)) {
+        None => Ok(None),
+        Some(at) => {
+            let training = found.remove(at);
+            Ok(Some((training, found.into_iter().next())))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::graph::{FileLayout, Init};
+    use crate::ids::{Id as _, ValueId};
+    use std::io::Write as _;
+
+    fn source(name: &str) -> Source {
+        let (value, init) = (ValueId::new(0), Init::Batch);
+        Source { value, name: name.to_owned(), init, file_layout: FileLayout::Same }
+    }
+
+    fn idx(extents: &[u32], data: &[u8]) -> Vec<u8> {
+        let mut bytes = vec![0, 0, 8, extents.len() as u8];
+        extents.iter().for_each(|e| bytes.extend(e.to_be_bytes()));
+        bytes.extend(data);
+        bytes
+    }
+
+    /// Twenty images of 2×3 pixels; image `i` is all `i`, its label is `i % 4`.
+    fn write_idx(folder: &Path) {
+        let pixels: Vec<u8> = (0..20).flat_map(|i| [i; 6]).collect();
+        let labels: Vec<u8> = (0..20).map(|i| i % 4).collect();
+        std::fs::write(folder.join("train-images-idx3-ubyte"), idx(&[20, 2, 3], &pixels)).unwrap();
+        let file = std::fs::File::create(folder.join("train-labels-idx1-ubyte.gz")).unwrap();
+        let mut packed = flate2::write::GzEncoder::new(file, flate2::Compression::fast());
+        packed.write_all(&idx(&[20], &labels)).unwrap();
+        packed.finish().unwrap();
+    }
+
+    fn pixels(batches: &mut ImageBatches, number: u64, n: usize) -> Result<Vec<f32>> {
+        // Whole words, so that the floats are aligned.
+        let mut words = vec![0f32; n * batches.shape.numel()];
+        let len = words.len() * 4;
+        // SAFETY: a float is four writable bytes, and any bytes are a float.
+        let bytes = unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast::<u8>(), len) };
+        batches.fill(number, &source("input"), bytes).map(|()| words)
+    }
+
+    fn batch(batches: &mut ImageBatches, number: u64, n: usize) -> (Vec<f32>, Vec<i32>) {
+        let mut labels = vec![0; 4 * n];
+        batches.fill(number, &source("labels"), &mut labels).unwrap();
+        let labels = labels.chunks_exact(4).map(|b| i32::from_ne_bytes(b.try_into().unwrap()));
+        (pixels(batches, number, n).unwrap(), labels.collect())
+    }
+
+    #[test]
+    fn idx_images_are_normalised_and_each_is_seen_once_per_epoch() {
+        let folder = tempfile::tempdir().unwrap();
+        write_idx(folder.path());
+        let images = Images::open(folder.path()).unwrap();
+        assert_eq!(images.n_classes(), 4);
+        let shape = ImageShape { height: 4, width: 6, channels: 3 };
+        let mut training = images.batches(Part::Training, shape, 1).unwrap();
+        assert_eq!(training.n_images(), 18);
+        let (pictures, labels) = batch(&mut training, 1, 18);
+        let (mean, deviation) = (9.5 / 255.0, (33.25f64.sqrt() / 255.0) as f32);
+        let mut seen: Vec<i32> = Vec::new();
+        for (image, label) in pictures.chunks(72).zip(labels) {
+            let grey = ((image[0] * deviation + mean) * 255.0).round() as i32;
+            assert!(image.iter().all(|&x| (x - image[0]).abs() < 1e-5) && grey % 4 == label);
+            seen.push(grey);
+        }
+        seen.sort_unstable();
+        assert_eq!(seen, (0..20).filter(|i| i % 10 != 9).collect::<Vec<_>>());
+        let mut held_out = images.batches(Part::HeldOut, shape, 1).unwrap();
+        assert_eq!(batch(&mut held_out, 1, 3).1, [1, 3, 1]);
+    }
+
+    #[test]
+    fn folders_of_classes_are_decoded_and_scaled() {
+        let folder = tempfile::tempdir().unwrap();
+        for (class, colour) in [("a", [255u8, 0, 0]), ("b", [0, 0, 255])] {
+            std::fs::create_dir(folder.path().join(class)).unwrap();
+            for i in 0..4 {
+                let path = folder.path().join(class).join(format!("{i}.png"));
+                let mut encoder = png::Encoder::new(std::fs::File::create(path).unwrap(), 8 + i, 5);
+                encoder.set_color(png::ColorType::Rgb);
+                let pixels = colour.repeat((8 + i as usize) * 5);
+                encoder.write_header().unwrap().write_image_data(&pixels).unwrap();
+            }
+        }
+        let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
+        std::fs::copy(fixtures.join("red.jpg"), folder.path().join("a/4.jpg")).unwrap();
+        std::fs::copy(fixtures.join("grey.jpg"), folder.path().join("b/4.jpeg")).unwrap();
+        let images = Images::open(folder.path()).unwrap();
+        let shape = ImageShape { height: 4, width: 4, channels: 3 };
+        let mut training = images.batches(Part::Training, shape, 1).unwrap();
+        assert_eq!((images.n_classes(), training.n_images()), (2, 9));
+        let (pictures, labels) = batch(&mut training, 1, 9);
+        for (image, label) in pictures.chunks(48).zip(labels) {
+            assert_eq!(image[0] > image[2], label == 0, "red is class a");
+        }
+        // Held out of ten is the last: a grey picture, which has three equal channels before they are normalised.
+        let mut held_out = images.batches(Part::HeldOut, shape, 1).unwrap();
+        let (grey, _) = batch(&mut held_out, 1, 1);
+        let back = |c: usize| (grey[c] * COLOUR[c].1 + COLOUR[c].0) * 255.0;
+        assert!((0..3).all(|c| (back(c) - 200.0).abs() < 5.0), "{grey:?}");
+        for broken in [&b"no picture"[..], b"\x89PNG\r\n\x1a\n", b"\xFF\xD8\xFF\xE0"] {
+            std::fs::write(folder.path().join("b/4.jpeg"), broken).unwrap();
+            let message = pixels(&mut held_out, 1, 1).unwrap_err().to_string();
+            assert!(message.contains("4.jpeg") && message.contains("cannot be decoded"), "{message}");
+        }
+    }
+
+    #[test]
+    fn bad_files_are_refused_with_their_place() {
+        let folder = tempfile::tempdir().unwrap();
+        let message = || Images::open(folder.path()).unwrap_err().to_string();
+        assert!(message().contains("one subfolder"), "{}", message());
+        let path = folder.path().join("train-images-idx3-ubyte");
+        let labels = folder.path().join("train-labels-idx1-ubyte");
+        std::fs::write(&labels, idx(&[2], &[0, 1])).unwrap();
+        for (bytes, part) in [
+            (b"hello".to_vec(), "is not an IDX file"),
+            (vec![0, 0, 13, 3], "only bytes"),
+            (vec![0, 0, 8, 3, 0], "inside its header"),
+            (idx(&[2, 2, 2], &[0; 7]), "7 bytes after its header"),
+            (idx(&[8], &[0; 8]), "1 dimensions instead of 3"),
+            (idx(&[3, 1, 1], &[0; 3]), "but there are 3 images"),
+            (idx(&[0, 1, 1], &[]), "but there are 0 images"),
+        ] {
+            std::fs::write(&path, bytes).unwrap();
+            assert!(message().contains(part) && message().contains("idx"), "{}", message());
+        }
+        std::fs::remove_file(labels).unwrap();
+        std::fs::write(&path, idx(&[2, 1, 1], &[0; 2])).unwrap();
+        assert!(message().starts_with("read ") && message().contains("labels-idx1"), "{}", message());
+    }
+
+    #[test]
+    fn shapes_follow_from_the_input() {
+        assert_eq!(ImageShape::of_input(&[8, 784]).unwrap().height, 28);
+        assert_eq!(ImageShape::of_input(&[8, 5, 6, 3]).unwrap().width, 6);
+        assert_eq!(ImageShape::of_input(&[8, 785]), None);
+        assert_eq!(ImageShape::of_input(&[8, 5, 6, 4]), None);
+    }
+}

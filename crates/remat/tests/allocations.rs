@@ -1,0 +1,115 @@
+//! A step takes its memory from the arena: what it allocates besides is counted here, on all threads, and shown with the
+//! stack that asked for it.
+
+use remat::exec::Engine;
+use remat::graph::Kind;
+use remat::model::{self, Options};
+use remat::op::{MicroBatch, Run};
+use remat::pipeline::{Costs, prepare};
+use remat::profile::Machine;
+use remat::train::{Batches, Optimizer, Session, Synthetic};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::backtrace::Backtrace;
+use std::cell::Cell;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+
+/// The system's allocator, watched.
+struct Watched {
+    is_watching: AtomicBool,
+    /// Size and stack of every allocation.
+    seen: Mutex<Vec<String>>,
+    /// Bytes that are allocated now, and the most there were.
+    now: AtomicUsize,
+    peak: AtomicUsize,
+}
+
+thread_local! {
+    /// Looking at an allocation allocates, and that must not be looked at.
+    static IS_LOOKING: Cell<bool> = const { Cell::new(false) };
+}
+
+impl Watched {
+    fn look(&self, size: usize) {
+        // A panic prints its own stack under the same lock; looking at that would never end.
+        if !self.is_watching.load(Relaxed) || std::thread::panicking() || IS_LOOKING.replace(true) {
+            return;
+        }
+        let before = self.now.fetch_add(size, Relaxed);
+        self.peak.fetch_max(before + size, Relaxed);
+        let stack = Backtrace::force_capture();
+        self.seen.lock().expect("nobody panics while looking").push(format!("{size} bytes\n{stack}"));
+        IS_LOOKING.set(false);
+    }
+}
+
+// SAFETY: everything is passed on to the system's allocator; looking touches no memory of others.
+unsafe impl GlobalAlloc for Watched {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        self.look(layout.size());
+        // SAFETY: the caller's promise is the system's.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
+        if self.is_watching.load(Relaxed) && !IS_LOOKING.get() {
+            // What was allocated before the watch began may go below zero; it is not part of the question.
+            self.now.fetch_update(Relaxed, Relaxed, |now| Some(now.saturating_sub(layout.size()))).ok();
+        }
+        // SAFETY: as above.
+        unsafe { System.dealloc(ptr, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Watched = Watched {
+    is_watching: AtomicBool::new(false),
+    seen: Mutex::new(Vec::new()),
+    now: AtomicUsize::new(0),
+    peak: AtomicUsize::new(0),
+};
+
+/// What exists outside the arena at any moment of a step, on both threads together: the list of a node's buffers, sizes
+/// of a kernel's operands, and now and then a block of the thread pool's queue. It does not grow with the model.
+const MAX_OUTSIDE: usize = 64 << 10;
+
+/// One test, because the allocator is that of the whole process.
+#[test]
+fn a_step_after_the_first_holds_next_to_nothing_outside_the_arena() {
+    let sizes: [(&str, &[(&str, usize)]); 4] = [
+        ("resnet18", &[("batch", 2), ("image", 64), ("classes", 10)]),
+        ("unet", &[("batch", 1), ("image", 32), ("width", 8)]),
+        ("transformer", &[("batch", 2), ("seq", 32), ("dim", 64), ("layers", 2), ("vocab", 500)]),
+        ("gpt", &[("seq", 64), ("dim", 64), ("layers", 2), ("vocab", 500)]),
+    ];
+    for (name, sizes) in sizes {
+        let options = sizes.iter().fold(Options::new(), |options, &(name, value)| options.with(name, value));
+        let forward = model::find(name).expect("a known model").build(&options).expect("valid options");
+        let optimizer = Optimizer::adam(1e-3);
+        let costs = Costs::Analytic(Machine::nominal(2));
+        let prepared = prepare(&forward, &optimizer, costs, |_, _| {}).expect("a valid step");
+        let batches = Box::new(Synthetic { seed: 1 });
+        let mut session = Session::new(prepared.keep_all, &optimizer, batches, 1, 2).expect("memory");
+        for _ in 0..2 {
+            session.step(None).expect("synthetic data");
+        }
+        // A step may write over its batch; the session fills it anew, and so must we.
+        for source in session.executor().graph().sources.clone() {
+            if session.executor().graph().values[source.value].kind == Kind::Input {
+                let bytes = session.executor_mut().bytes_mut(source.value);
+                Synthetic { seed: 1 }.fill(3, &source, bytes).expect("synthetic data");
+            }
+        }
+        let run = Run { seed: 1, step: 3, learning_rate: 1e-3, micro: MicroBatch::ONLY };
+        [&ALLOCATOR.now, &ALLOCATOR.peak].iter().for_each(|n| n.store(0, Relaxed));
+        ALLOCATOR.is_watching.store(true, Relaxed);
+        session.executor_mut().step(&run, None);
+        ALLOCATOR.is_watching.store(false, Relaxed);
+
+        let seen = std::mem::take(&mut *ALLOCATOR.seen.lock().expect("nobody panics while looking"));
+        let (n, outside) = (seen.len(), ALLOCATOR.peak.load(Relaxed));
+        println!("{name}: {n} allocations, at most {outside} bytes at once");
+        let shown = seen.iter().take(3).map(String::as_str).collect::<Vec<_>>().join("\n");
+        assert!(outside <= MAX_OUTSIDE, "{name}: {outside} bytes outside the arena:\n{shown}");
+    }
+}
