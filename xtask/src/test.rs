@@ -1,6 +1,6 @@
 //! The one test command: runs every check, goes on after a failure, and counts.
 
-use crate::{dependencies, tidy};
+use crate::{dependencies, python, tidy};
 use anyhow::Result;
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
@@ -29,8 +29,8 @@ pub(crate) fn run_quick(root: &Path) -> Report {
     report
 }
 
-/// Runs all checks, the quick ones first.
-pub(crate) fn run(root: &Path) -> Report {
+/// Runs all checks, the quick ones first and those of the Python package last.
+pub(crate) fn run(root: &Path, with_python: bool) -> Report {
     let mut report = run_quick(root);
     report.add_command("format", cargo(root, &["fmt", "--all", "--check"]));
     report.add_command(
@@ -38,7 +38,11 @@ pub(crate) fn run(root: &Path) -> Report {
         cargo(root, &["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"]),
     );
     report.add_deny(root);
-    report.add_tests(cargo(root, &["test", "--workspace", "--release", "--no-fail-fast"]));
+    report.say_whether_there_is_a_browser();
+    report.add_tests("tests", cargo(root, &["test", "--workspace", "--release", "--no-fail-fast"]), counts);
+    if with_python {
+        report.add_python(root);
+    }
     report
 }
 
@@ -81,9 +85,45 @@ impl Report {
         }
     }
 
-    /// Runs the tests, shows what they print, and counts each.
-    fn add_tests(&mut self, mut command: Command) {
-        heading("tests");
+    /// One test opens the report in Chromium and passes without one, where its message is not shown; so it is said here.
+    fn say_whether_there_is_a_browser(&mut self) {
+        let names = ["chromium", "chromium-browser", "google-chrome"];
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let is_there = std::env::split_paths(&path).any(|p| names.iter().any(|name| p.join(name).is_file()));
+        if !is_there && std::env::var_os("REMAT_CHROMIUM").is_none() {
+            let why =
+                "NOT RUN: no Chromium is installed, so the report is not opened in a browser".to_owned();
+            self.lines.push(Line { name: "browser", n_passed: 0, n_failed: 0, skipped: Some(why) });
+        }
+    }
+
+    /// The Python package in a fresh environment. Nothing after a step that failed could pass.
+    fn add_python(&mut self, root: &Path) {
+        let steps = match python::steps(root) {
+            Ok(steps) => steps,
+            Err(why) => {
+                self.lines.push(Line { name: "python", n_passed: 0, n_failed: 0, skipped: Some(why) });
+                return;
+            }
+        };
+        for (name, command) in steps.setup {
+            let n_failed = self.n_failed();
+            self.add_command(name, command);
+            if self.n_failed() > n_failed {
+                return;
+            }
+        }
+        self.add_tests("python tests", steps.tests, python::counts);
+    }
+
+    /// Runs tests, shows what they print, and counts each; `counts` reads the lines that sum them up.
+    fn add_tests(
+        &mut self,
+        name: &'static str,
+        mut command: Command,
+        counts: fn(&str) -> Option<(usize, usize)>,
+    ) {
+        heading(name);
         let (mut n_passed, mut n_failed) = (0, 0);
         let ran = command.stdout(Stdio::piped()).spawn().and_then(|mut child| {
             if let Some(stdout) = child.stdout.take() {
@@ -103,7 +143,7 @@ impl Report {
         if !is_ok && n_failed == 0 {
             n_failed = 1;
         }
-        self.lines.push(Line { name: "tests", n_passed, n_failed, skipped: None });
+        self.lines.push(Line { name, n_passed, n_failed, skipped: None });
     }
 
     /// How many tests and checks failed.

@@ -18,7 +18,7 @@ const MAX_LINES: usize = 600;
 const LONG_FILES: &[(&str, &str)] = &[];
 
 /// Where named paths may begin.
-const ROOTS: [&str; 7] = ["crates/", "docs/", "bench/", "xtask/", "python/", ".ci/", ".cargo/"];
+const ROOTS: [&str; 8] = ["crates/", "docs/", "bench/", "examples/", "xtask/", "python/", ".ci/", ".cargo/"];
 
 /// Beginnings of paths that exist on one machine only. Assembled here, so that this file does not contain them.
 fn machine_paths() -> Vec<String> {

@@ -1,0 +1,174 @@
+"""A region and its costs as a `remat.problem/1` for the planner.
+
+In: a `Region` and seconds per operation. Out: a `Step`: the problem as JSON, with the operation behind every node.
+
+Between forward and backward stands one node that is no operation, the *boundary*. It reads every output of forward, and
+makes the gradients that autograd hands to backward. What a plan computes before it becomes the forward graph, what it
+computes after it the backward graph, and what is live there is saved. So the plan, and not the partitioner, decides
+what is forward.
+
+Operations with effects (random draws, collectives) must keep their order, or other numbers would come out. Values of
+zero bytes chain them, through the boundary too.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from torch import fx
+
+from ._remat import Problem
+from .capture import Op, Region, module_path, nested_nodes, op_name, tensors_of
+
+BOUNDARY = "boundary"
+# A loss that is computed outside: its value and its gradient, which live during backward, padded.
+LOSS_BYTES = 16
+
+
+@dataclass
+class Step:
+    """A planning problem, and what its nodes stand for; `None` is the boundary."""
+
+    region: Region
+    text: str
+    problem: Problem
+    ops: list[Op | None]
+    keep_all: str
+    # A hash of everything but costs: the same graph has the same hash in every process.
+    hash: str
+
+    @property
+    def keep_all_peak(self) -> int:
+        """Peak without recomputation, in the order of the joint graph."""
+        return int(json.loads(self.keep_all)["peak_bytes"])
+
+
+def graph_hash(problem: dict[str, Any]) -> str:
+    """A hash of a problem without its costs and its name."""
+    nodes = [{**node, "cost": 0.0} for node in problem["nodes"]]
+    return hashlib.sha256(json.dumps({**problem, "name": "", "nodes": nodes}, sort_keys=True).encode()).hexdigest()
+
+
+def build(region: Region, costs: dict[fx.Node, float], workspaces: dict[fx.Node, int], reserved: int) -> Step:
+    """Writes the problem. The order is that of the joint graph, with the boundary where forward ends."""
+    order = _with_boundary(region)
+    values = [{"name": value.name, "bytes": value.bytes} for value in region.values]
+    nodes: list[dict[str, Any]] = []
+    token: int | None = None
+    for op in order:
+        node = _boundary(region) if op is None else _node(op, costs, workspaces)
+        if op is None or op.is_ordered:
+            values.append({"name": f"order.{len(nodes)}", "bytes": 0})
+            node["inputs"] += [] if token is None else [token]
+            token = len(values) - 1
+            node["outputs"].append(token)
+        nodes.append(node)
+    problem = {
+        "schema": "remat.problem/1",
+        "name": "",
+        "cost_unit": "s",
+        "fixed_bytes": region.fixed_bytes + reserved + (0 if region.has_loss_inside else LOSS_BYTES),
+        "values": values,
+        "inputs": [],
+        "nodes": nodes,
+        "outputs": sorted(_lasting(region)),
+    }
+    fingerprint = graph_hash(problem)
+    problem["name"] = f"torch.{fingerprint[:12]}"
+    return _step(region, problem, order, fingerprint)
+
+
+def with_costs(step: Step, costs: list[float]) -> Step:
+    """The same step with other seconds per node."""
+    problem = json.loads(step.text)
+    for node, cost in zip(problem["nodes"], costs, strict=True):
+        node["cost"] = cost
+    return _step(step.region, problem, step.ops, step.hash)
+
+
+def node_costs(step: Step) -> list[float]:
+    """Seconds per node, in the order of the problem."""
+    return [node["cost"] for node in json.loads(step.text)["nodes"]]
+
+
+def fixed_bytes(step: Step) -> int:
+    """Memory that is held during the whole step, whatever the plan."""
+    return int(json.loads(step.text)["fixed_bytes"])
+
+
+def _step(region: Region, problem: dict[str, Any], order: list[Op | None], fingerprint: str) -> Step:
+    text = json.dumps(problem)
+    checked = Problem(text)
+    keep_all, _ = checked.solve(2**62, planner="save-all")
+    return Step(region, text, checked, order, keep_all, fingerprint)
+
+
+def _node(op: Op, costs: dict[fx.Node, float], workspaces: dict[fx.Node, int]) -> dict[str, Any]:
+    node = {
+        "name": op.node.name,
+        "op": op_name(op.node),
+        "phase": "backward" if op.is_backward else "forward",
+        "cost": costs[op.node],
+        "workspace_bytes": workspaces.get(op.node, 0),
+        "inputs": list(op.reads),
+        "outputs": list(op.makes),
+        "recompute": op.may_repeat,
+    }
+    module = module_path(op.node)
+    return node if module is None else {**node, "module": module}
+
+
+def _boundary(region: Region) -> dict[str, Any]:
+    outputs = [node for output in region.forward_outputs for node in nested_nodes(output)]
+    return {
+        "name": BOUNDARY,
+        "op": BOUNDARY,
+        "phase": "forward",
+        "cost": 0.0,
+        "workspace_bytes": _outside_bytes(region),
+        "inputs": sorted(frozenset().union(*(region.needs[node] for node in outputs))),
+        "outputs": sorted(frozenset().union(*(region.needs[node] for node in region.tangents))),
+        "recompute": False,
+    }
+
+
+def _outside_bytes(region: Region) -> int:
+    """Memory of a loss that is computed outside the region.
+
+    Where no output is a scalar, the loss comes afterwards, as in `cross_entropy(model(x), y)`: beside the gradient of the
+    logits that we count anyway it holds the log-probabilities and one more gradient of that size.
+    """
+    if region.has_loss_inside:
+        return 0
+    return 2 * sum(region.shapes.number(t.untyped_storage().nbytes()) for node in region.tangents for t in tensors_of(node))
+
+
+def _lasting(region: Region) -> frozenset[int]:
+    """Values that live to the end: gradients, and what autograd and the caller hold until backward returns."""
+    results = [
+        node
+        for output, is_overwrite in zip(region.forward_outputs, region.overwrites_input, strict=True)
+        if not is_overwrite
+        for node in nested_nodes(output)
+    ]
+    results += [node for output in region.backward_outputs for node in nested_nodes(output)]
+    return frozenset().union(*(region.needs[node] for node in (*results, *region.tangents)))
+
+
+def _with_boundary(region: Region) -> list[Op | None]:
+    """The operations in the joint order, with the boundary after the last one that an output of forward needs."""
+    makers = {value: op for op in region.ops for value in op.makes}
+    outputs = [node for output in region.forward_outputs for node in nested_nodes(output)]
+    pending = [makers[value] for node in outputs for value in region.needs[node] if value in makers]
+    forward: set[int] = set()
+    while pending:
+        op = pending.pop()
+        if id(op) not in forward:
+            forward.add(id(op))
+            pending.extend(makers[value] for value in op.reads if value in makers)
+    early = [op for op in region.ops if id(op) in forward or (op.is_ordered and not op.is_backward)]
+    chosen = {id(op) for op in early}
+    return [*early, None, *(op for op in region.ops if id(op) not in chosen)]

@@ -1,0 +1,77 @@
+"""Operations of the joint graph that must be split or replaced before they can be recomputed.
+
+- `native_dropout` draws a mask and multiplies. It becomes two operations: the draw, which runs once and whose result takes
+  one byte per element, and the product, which may run again. Both give the bits of the CPU kernel.
+- Batch norm in training returns the new running statistics too. A second run uses the form without statistics,
+  which computes the same result and does not read the buffers that AOTAutograd has overwritten by then. Its backward
+  is given the statistics and does not use them, so it is not given them here: they would be kept for nothing.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import torch
+from torch import fx
+
+aten = torch.ops.aten
+
+
+def draw_mask(x: torch.Tensor, p: float) -> torch.Tensor:
+    """The elements that a dropout keeps, from the global generator, in the order of the kernel of torch."""
+    return torch.empty_like(x, dtype=torch.bool).bernoulli_(1.0 - p)
+
+
+draw_mask.remat_is_random = True  # type: ignore[attr-defined]
+
+
+def apply_mask(x: torch.Tensor, mask: torch.Tensor, p: float) -> torch.Tensor:
+    """What a dropout returns, given its mask; in place, so that there is no second temporary."""
+    scale = 0.0 if p == 1.0 else 1.0 / (1.0 - p)
+    return x.mul(mask).mul_(scale)
+
+
+def split_dropout(module: fx.GraphModule) -> None:
+    """Replaces each `native_dropout` of a joint graph in training mode by a draw and a product."""
+    graph = module.graph
+    for node in graph.find_nodes(op="call_function", target=aten.native_dropout.default):
+        x, p, train = (*node.args, True)[:3]
+        parts = {user.args[1]: user for user in node.users if user.target is operator.getitem}
+        if train is False or len(parts) != len(node.users):
+            continue
+        with graph.inserting_before(node):
+            mask = _insert(graph, node, "dropout_mask", draw_mask, (x, p), node.meta["val"][1])
+            product = _insert(graph, node, "dropout", apply_mask, (x, mask, p), node.meta["val"][0])
+        for index, replacement in ((0, product), (1, mask)):
+            if index in parts:
+                parts[index].replace_all_uses_with(replacement)
+                graph.erase_node(parts[index])
+        graph.erase_node(node)
+
+
+def drop_running_statistics(module: fx.GraphModule) -> None:
+    """Takes the running statistics from the arguments of the backward of batch norms in training mode."""
+    for node in module.graph.find_nodes(op="call_function", target=aten.native_batch_norm_backward.default):
+        gradient, x, weight, _mean, _variance, save_mean, save_inverse, train, *rest = node.args
+        if train is True:
+            node.args = (gradient, x, weight, None, None, save_mean, save_inverse, train, *rest)
+
+
+def _insert(graph: fx.Graph, node: fx.Node, name: str, target: Any, args: tuple[Any, ...], value: Any) -> fx.Node:
+    made = graph.create_node("call_function", target, args, name=name)
+    made.meta = {**node.meta, "val": value}
+    return made
+
+
+def is_training_batch_norm(node: fx.Node) -> bool:
+    """Whether a node is the batch norm whose result depends on the batch alone."""
+    return node.target is aten._native_batch_norm_legit_functional.default and node.args[5] is True
+
+
+def second_run(node: fx.Node) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+    """Target and arguments with which a node runs again in backward, after the buffers were overwritten."""
+    if is_training_batch_norm(node):
+        x, weight, bias, _mean, _variance, training, momentum, epsilon = node.args
+        return aten._native_batch_norm_legit.no_stats, (x, weight, bias, training, momentum, epsilon), {}
+    return node.target, node.args, node.kwargs

@@ -1,0 +1,133 @@
+"""Everything that differs between torch 2.13 and 2.15, in one place.
+
+Private names of torch are used only here and are looked for, not assumed; `doctor` prints what was found.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import fx
+
+from .errors import RematError
+
+SUPPORTED = ((2, 13), (2, 15))
+
+
+def version() -> tuple[int, int]:
+    """Major and minor version of torch."""
+    major, minor = torch.__version__.split(".")[:2]
+    return int(major), int(minor)
+
+
+def is_supported() -> bool:
+    """Whether this torch is one that the tests ran with."""
+    return SUPPORTED[0] <= version() <= SUPPORTED[1]
+
+
+def is_tangent(node: fx.Node) -> bool:
+    """Whether a placeholder of a joint graph is the gradient of an output."""
+    return node.op == "placeholder" and "tangents" in str(node.target)
+
+
+def is_input_mutation(description: Any) -> bool:
+    """Whether an output of the joint graph is the new content of an input."""
+    return type(description).__name__ == "InputMutationAOTOutput"
+
+
+def mutated_inputs(descriptions: list[Any]) -> frozenset[int]:
+    """The positions of the inputs that the step overwrites."""
+    mutations = [d for d in descriptions if is_input_mutation(d)]
+    return frozenset(m.mutated_input.idx for m in mutations if hasattr(m.mutated_input, "idx"))
+
+
+def saved_descriptions(n_saved: int, first_without_check: int) -> list[Any]:
+    """What AOTAutograd wants to read at the saved outputs of a forward graph; nothing where it has no such notion."""
+    with contextlib.suppress(ImportError, AttributeError):
+        from torch._functorch._aot_autograd import descriptors
+
+        unchecked = getattr(descriptors, "SavedForBackwardsNoVcCheckAOTOutput", descriptors.SavedForBackwardsAOTOutput)
+        return [
+            (unchecked if index >= first_without_check else descriptors.SavedForBackwardsAOTOutput)(index)
+            for index in range(n_saved)
+        ]
+    return [None] * n_saved
+
+
+def needs_no_version_check(node: fx.Node) -> bool:
+    """Whether AOTAutograd keeps a saved tensor outside `save_for_backward`; such tensors come last."""
+    return bool(node.meta.get("saved_tensor_with_no_vc_check", False))
+
+
+def forbid_donated_buffers() -> None:
+    """Called while backward is compiled: saved tensors may be read by a second backward (`retain_graph=True`).
+
+    AOTAutograd assumes that a compiler reuses the memory of saved tensors and then refuses a second backward. We free them
+    early instead, which a retained graph simply prevents.
+    """
+    context = torch._guards.TracingContext.try_get()
+    metadata = getattr(context, "fw_metadata", None)
+    if metadata is not None and hasattr(metadata, "bw_donated_idxs"):
+        metadata.bw_donated_idxs = []
+
+
+def aot_backend(**kwargs: Any) -> Callable[..., Any]:
+    """The Dynamo backend that calls AOTAutograd."""
+    from torch._dynamo.backends.common import aot_autograd
+
+    return aot_autograd(**kwargs)
+
+
+def is_cut_by_graph_break(module: fx.GraphModule) -> bool:
+    """Whether Dynamo handed over a part of the model and goes on after it in Python."""
+    reason = getattr(module, "compile_subgraph_reason", None)
+    return bool(getattr(reason, "graph_break", False))
+
+
+@contextlib.contextmanager
+def no_autograd_cache() -> Iterator[None]:
+    """Keeps AOTAutograd from storing compiled graphs: our partition depends on a budget that is not in its key."""
+    config = torch._functorch.config
+    if not hasattr(config, "enable_autograd_cache"):
+        yield
+        return
+    with config.patch(enable_autograd_cache=False):
+        yield
+
+
+def is_split_by_ddp(module: fx.GraphModule) -> bool:
+    """Whether `module` is a piece that Dynamo's DDP optimizer cut out to overlap communication."""
+    if not torch.distributed.is_available() or hasattr(module, "compile_subgraph_reason"):
+        return False
+    from torch.nn.parallel import DistributedDataParallel
+
+    active = getattr(DistributedDataParallel, "_get_active_ddp_module", lambda: None)
+    return active() is not None
+
+
+def hint(shape_env: Any, symbol: Any) -> int:
+    """The size that a symbol had in the example; sizes that only the data decides cannot be planned."""
+    sizes = getattr(shape_env, "backed_var_to_val", None)
+    if sizes is None:
+        sizes = shape_env.var_to_val
+    if symbol not in sizes:
+        raise RematError(
+            f"the size {symbol} depends on the data (as in nonzero or boolean indexing), so no plan can hold a budget;"
+            " move that part of the model out of the compiled function"
+        )
+    return int(sizes[symbol])
+
+
+def ignore_repeated_warnings() -> None:
+    """Keeps `logger.warning_once` of the transformers library from cutting a model in two.
+
+    Dynamo breaks the graph at a call of a logger. In that library every model with labels may call this one before its loss.
+    """
+    warn_once = getattr(logging.Logger, "warning_once", None)
+    ignored = getattr(torch._dynamo.config, "ignore_logging_functions", None)
+    if warn_once is not None and isinstance(ignored, set):
+        ignored.add(warn_once)

@@ -1,0 +1,164 @@
+"""The functions around the backend, and the package itself."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import pytest
+import remat
+import torch
+from remat import _remat
+from remat.capture import capture
+from remat.planner import Book, Planned
+from remat.rewrites import apply_mask, draw_mask
+from remat.shapes import bucket_top
+from remat.verify import compare, digest
+from torch import nn
+from zoo import make
+
+
+def test_importing_the_package_does_not_import_torch() -> None:
+    code = "import sys, remat; assert 'torch' not in sys.modules; remat.BudgetTooSmall; assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_plan_describes_itself() -> None:
+    module, batch = make("mlp")
+    plan = remat.plan(module, batch, budget="60%", effort=0.01)
+    assert plan.predicted_peak <= 0.6 * plan.keep_all_peak
+    assert plan.proven_floor <= plan.floor <= plan.predicted_peak
+    assert plan.overhead > 0
+    assert "predicted peak" in plan.table()
+    assert plan._repr_html_().startswith("<table>")
+    assert "recomputed" in plan.explain()
+    points = plan.frontier(4)
+    assert len(points) == 4
+    assert [p["budget_bytes"] for p in points] == sorted(p["budget_bytes"] for p in points)
+    problem = _remat.Problem(plan.problem_json())
+    assert problem.check(plan.to_json()) == []
+    broken = json.loads(plan.to_json())
+    broken["steps"] = broken["steps"][1:]
+    assert problem.check(json.dumps(broken)) != []
+
+
+def test_the_largest_batch_is_the_largest() -> None:
+    module, _ = make("mlp")
+    example = lambda n: (torch.randn(n, 64), torch.randint(0, 10, (n,)))  # noqa: E731
+    size = remat.max_batch(module, example, budget="700kB", start=64, effort=0.01)
+    assert size > 64
+    assert remat.plan(module, example(size), budget="700kB", effort=0.01).predicted_peak <= 700_000
+    with pytest.raises(remat.BudgetTooSmall):
+        remat.plan(module, example(size + 1), budget="700kB", effort=0.01)
+    with pytest.raises(ValueError, match="percentage"):
+        remat.max_batch(module, example, budget="50%")
+
+
+def test_the_cache_is_used_checked_and_repaired(tmp_path: Path) -> None:
+    module, batch = make("mlp")
+    budget = int(0.6 * remat.plan(module, batch).keep_all_peak)
+
+    def plan_hash() -> str:
+        torch._dynamo.reset()
+        remat.compile(module, budget=budget, effort=0.01, cache_dir=str(tmp_path))(*batch).backward()
+        return remat.regions()[-1].plan_hash
+
+    first = plan_hash()
+    (file,) = tmp_path.iterdir()
+    stored = file.read_text()
+    assert plan_hash() == first
+    file.write_text("not a plan")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        assert plan_hash() == first
+    assert any("is not used" in str(w.message) for w in caught)
+    assert json.loads(file.read_text())["steps"] == json.loads(stored)["steps"]
+
+
+def test_a_recompute_with_other_bits_is_named() -> None:
+    x = torch.randn(1000)
+    changed = x.clone()
+    changed[500] += 1e-6
+    compare(x.clone(), digest(x), "aten.sin", None)
+    with pytest.raises(remat.RecomputeMismatch, match=r"aten.sin, from model.py:3"):
+        compare(changed, digest(x), "aten.sin", "model.py:3")
+    swapped = x[torch.randperm(1000)]
+    assert not torch.equal(digest(swapped), digest(x))
+
+
+def test_verification_finds_an_impure_operation() -> None:
+    calls = []
+
+    @torch.library.custom_op("remat_tests::impure", mutates_args=())
+    def impure(x: torch.Tensor) -> torch.Tensor:
+        calls.append(1)
+        return x.sin() + len(calls)
+
+    impure.register_fake(lambda x: torch.empty_like(x))
+    keep = lambda ctx, inputs, output: ctx.save_for_backward(output)  # noqa: E731
+    impure.register_autograd(lambda ctx, g: g * ctx.saved_tensors[0], setup_context=keep)
+
+    class Impure(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers = nn.ModuleList(nn.Linear(64, 64) for _ in range(6))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            for layer in self.layers:
+                x = impure(layer(x))
+            return x.square().mean()
+
+    module, x = Impure(), torch.randn(512, 64)
+    floor = remat.plan(module, x, effort=0.01).floor
+    with pytest.raises(remat.RecomputeMismatch, match="impure"):
+        remat.compile(module, budget=floor, effort=0.01, verify=True)(x).backward()
+
+
+def test_peaks_never_fall_when_budgets_rise() -> None:
+    book = Book()
+    plan = lambda budget, peak: Planned(budget, f"{peak}", peak, 1.0, None)  # noqa: E731
+    assert book.settle(plan(100, 95)).peak == 95
+    assert book.settle(plan(120, 90)).peak == 95
+    assert book.settle(plan(80, 80)).peak == 80
+    assert book.settle(plan(97, 60)).peak == 80
+    assert book.settle(plan(99, 98)).peak == 95
+
+
+def test_buckets_end_at_powers_and_halves() -> None:
+    assert [bucket_top(n) for n in (1, 2, 3, 4, 5, 6, 7, 9, 13, 100, 129)] == [1, 2, 3, 4, 6, 6, 8, 12, 16, 128, 192]
+
+
+def test_split_dropout_has_the_bits_of_the_kernel() -> None:
+    x = torch.randn(64, 33).t()
+    torch.manual_seed(5)
+    expected, mask = torch.ops.aten.native_dropout(x, 0.3, True)
+    torch.manual_seed(5)
+    drawn = draw_mask(x, 0.3)
+    assert torch.equal(drawn, mask)
+    assert torch.equal(apply_mask(x, drawn, 0.3), expected)
+
+
+def test_views_share_the_storage_of_their_base() -> None:
+    graph = torch.fx.experimental.proxy_tensor.make_fx(
+        lambda x: (x.sin().view(-1).t().unsqueeze(0)[:, 2:] * 2,), tracing_mode="fake"
+    )(torch.randn(4, 4))
+    region = capture(graph, 1)
+    assert [value.bytes for value in region.values] == [64, 56]
+    assert [op.node.name for op in region.ops] == ["sin", "mul"]
+    assert region.fixed_bytes == 64
+
+
+def test_the_doctor_finds_a_working_installation() -> None:
+    text = remat.doctor()
+    assert text.endswith("ready") and "holds" in text, text
+
+
+def test_bad_problems_and_planners_are_value_errors() -> None:
+    with pytest.raises(ValueError, match="schema"):
+        _remat.Problem("{}")
+    module, batch = make("mlp")
+    with pytest.raises(ValueError, match="there is no planner `fastest`"):
+        remat.plan(module, batch, budget="50%", planner="fastest")

@@ -1,0 +1,49 @@
+//! `cargo xtask leaderboard`: every planner on the problems of our own models, side by side.
+//!
+//! The command line writes the planning problem of each model into the build folder; the example `leaderboard` of
+//! remat-plan plans them. Further arguments go to the example: problem files, budgets, `--planners`, `--time-limit`.
+
+use anyhow::{Context as _, Result, ensure};
+use std::path::Path;
+use std::process::Command;
+
+/// Models with the options that make them interesting: deep, wide, and with long skips.
+const MODELS: &[(&str, &[&str])] = &[
+    ("resnet50", &["--batch", "8", "--image", "64"]),
+    ("resnet152", &["--batch", "4", "--image", "64"]),
+    ("unet", &["--batch", "2"]),
+    ("transformer", &["--batch", "4"]),
+    ("gpt", &["--batch", "4"]),
+];
+
+/// Writes the problems and prints the table.
+pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<()> {
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), Into::into);
+    let folder = target.join("leaderboard");
+    std::fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
+    let mut files = Vec::new();
+    for (model, options) in MODELS {
+        let file = folder.join(format!("{model}.json"));
+        let mut command =
+            cargo(root, &["run", "--quiet", "--release", "-p", "remat-cli", "--", "plan", model]);
+        command.args(["--budget", "100%", "--planner", "save-all"]).args(*options);
+        command.arg("--problem-out").arg(&file);
+        succeed(command.stdout(std::process::Stdio::null()))?;
+        files.push(file);
+    }
+    let mut command =
+        cargo(root, &["run", "--release", "-p", "remat-plan", "--example", "leaderboard", "--"]);
+    succeed(command.args(files).args(arguments))
+}
+
+fn cargo(root: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args(arguments).current_dir(root);
+    command
+}
+
+fn succeed(command: &mut Command) -> Result<()> {
+    let status = command.status().with_context(|| format!("running {command:?}"))?;
+    ensure!(status.success(), "{command:?} ended with {status}");
+    Ok(())
+}
