@@ -148,49 +148,74 @@ pub fn prepare_step(
     Ok(Prepared { step, seconds, problem, keep_all, floor })
 }
 
-/// How often a plan is made again with less, when fragmentation pushed the arena over the budget.
-const MAX_ATTEMPTS: usize = 8;
+/// The work that each attempt may do, as a share of what was asked for. Addresses can need more than the bytes in use;
+/// the first attempt learns by how much, at little cost, and later ones that came out too large are made again with less.
+const SHARES: [f64; 7] = [0.1, 1.0, 0.5, 0.25, 0.25, 0.25, 0.25];
+/// Of a time limit, the share of what is left that an attempt may take, so that something is left for the next.
+const TIME_SHARE: f64 = 0.7;
 
 /// Plans for `request.budget`, carries the plan out and lays it out. What is returned fits, to the byte.
 pub fn compile(prepared: &Prepared, planner: &str, request: &Request) -> Result<Fit> {
     let Prepared { step, problem, floor, .. } = prepared;
     let budget = request.budget;
+    let mut fitting: Option<Program> = None;
     let mut lowest: Option<Bytes> = None;
     let mut refused = None;
-    let mut attempt = request.clone();
+    let mut asked = budget;
     let begin = Instant::now();
-    for _ in 0..MAX_ATTEMPTS {
-        // All attempts share one limit.
-        attempt.time_limit = request.time_limit.map(|limit| limit.saturating_sub(begin.elapsed()));
+    for (index, share) in SHARES.into_iter().enumerate() {
+        let is_scout = index == 0;
+        let time_left = request.time_limit.map(|limit| limit.saturating_sub(begin.elapsed()));
+        let attempt = Request {
+            budget: asked,
+            time_limit: time_left.map(|left| left.mul_f64(if is_scout { share } else { TIME_SHARE })),
+            // A time limit alone means no limit of work.
+            effort: match (request.effort, request.time_limit) {
+                (None, Some(_)) => None,
+                (effort, _) => Some(share * effort.unwrap_or(1.0)),
+            },
+            seed: request.seed,
+        };
         match solve(&problem.problem, planner, &attempt)? {
             Outcome::Optimal(plan) | Outcome::Feasible(plan, _) => {
                 let program = program(&step.graph, problem, &plan, budget)?;
-                if program.peak() <= budget {
-                    let plan = Plan { budget_bytes: budget, ..program.plan };
-                    return Ok(Fit::Fits(Box::new(Program { plan, ..program })));
-                }
-                lowest = Some(lowest.map_or(program.peak(), |l| l.min(program.peak())));
-                if attempt.budget > budget {
+                let peak = program.peak();
+                lowest = Some(lowest.map_or(peak, |l| l.min(peak)));
+                if peak <= budget {
+                    let is_best = fitting.as_ref().is_none_or(|f| program.plan.cost < f.plan.cost);
+                    fitting = if is_best { Some(program) } else { fitting };
+                    if is_scout {
+                        continue;
+                    }
                     break;
                 }
-                // Fragmentation: ask for as much less as it was too much.
-                let excess = program.peak().0 - budget.0;
-                attempt.budget = Bytes(program.plan.peak_bytes.0.saturating_sub(excess));
+                if asked > budget {
+                    break;
+                }
+                // Fragmentation: ask for less by twice what it was too much, since the next plan's differs a little.
+                asked = Bytes(program.plan.peak_bytes.0.saturating_sub(2 * (peak.0 - budget.0)));
             }
             Outcome::Infeasible { lowest_peak, why } => {
-                if attempt.budget == budget {
+                if is_scout && budget >= floor.bytes {
+                    continue;
+                }
+                if asked == budget {
                     refused = Some(why);
                 }
-                if lowest.is_some() || lowest_peak <= attempt.budget || budget < floor.bytes {
+                if lowest.is_some() || lowest_peak <= asked || budget < floor.bytes {
                     lowest = lowest.or(Some(lowest_peak));
                     break;
                 }
                 // What the planner can reach is known in bytes in use; the arena says what to ask for.
-                attempt.budget = lowest_peak;
+                asked = lowest_peak;
             }
         }
     }
-    let lowest_peak = lowest.unwrap_or(attempt.budget).max(floor.bytes);
+    if let Some(program) = fitting {
+        let plan = Plan { budget_bytes: budget, ..program.plan };
+        return Ok(Fit::Fits(Box::new(Program { plan, ..program })));
+    }
+    let lowest_peak = lowest.unwrap_or(asked).max(floor.bytes);
     let (floor, floor_node) = (floor.bytes, floor.node_name.clone());
     let planner = planner.to_owned();
     Ok(Fit::Refused(Refusal { budget, planner, lowest_peak, floor, floor_node, why: refused }))

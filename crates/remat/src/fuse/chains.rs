@@ -4,7 +4,8 @@
 //! longer live, but inputs of the earlier node that would have died there now live on; a pair is joined only if those
 //! are not larger than the value that vanishes, or if nothing runs between. So memory does not grow at any moment of
 //! any order, and since keeping the vanished value was never better than keeping the result, which has the same size,
-//! no plan is lost. A value with a second reader, an output and a parameter's gradient stay values of their own.
+//! no plan is lost. While the joined node runs, it holds the inputs of both; a pair is joined only if that is no more
+//! than the largest node of the step holds, so the floor of all plans does not rise. A value with a second reader, an output and a parameter's gradient stay values of their own.
 
 use super::draft::{Draft, Uses};
 use crate::graph::Node;
@@ -16,9 +17,10 @@ use crate::op::fused::{Fused, FusedStep, MAX_INPUTS, Operand};
 pub(super) fn join(draft: &mut Draft<'_>) {
     let mut gone = vec![false; draft.nodes.len()];
     let mut uses = draft.uses();
+    let limit = draft.nodes.iter().map(|node| held_while_running(draft, node)).max().unwrap_or(0);
     for at in 0..draft.nodes.len() {
         // A joined node may take in the makers of its new inputs, too.
-        while let Some((maker, joined)) = candidate(draft, &uses, &gone, at) {
+        while let Some((maker, joined)) = candidate(draft, &uses, &gone, at, limit) {
             gone[maker] = true;
             replace_reader(&mut uses, &draft.nodes[maker], maker, at);
             draft.nodes[at] = joined;
@@ -29,7 +31,7 @@ pub(super) fn join(draft: &mut Draft<'_>) {
 }
 
 /// The first maker of an input of node `at` that can be joined with it, and the joined node.
-fn candidate(draft: &Draft<'_>, uses: &Uses, gone: &[bool], at: usize) -> Option<(usize, Node)> {
+fn candidate(draft: &Draft<'_>, uses: &Uses, gone: &[bool], at: usize, limit: u64) -> Option<(usize, Node)> {
     let reader = &draft.nodes[at];
     program(reader)?;
     let joined = |&v: &ValueId| {
@@ -43,9 +45,37 @@ fn candidate(draft: &Draft<'_>, uses: &Uses, gone: &[bool], at: usize) -> Option
         if !allowed {
             return None;
         }
-        Some((maker, merge(draft, node, reader, v)?))
+        let joined = merge(draft, node, reader, v)?;
+        (held_while_running(draft, &joined) <= limit).then_some((maker, joined))
     };
     reader.inputs.iter().find_map(joined)
+}
+
+/// Bytes of everything that a node reads, makes and uses while it runs, permanent storage not counted; an output that
+/// may lie on an input is not counted twice.
+fn held_while_running(draft: &Draft<'_>, node: &Node) -> u64 {
+    if node.op.def().is_view() {
+        return 0;
+    }
+    let bytes = |v: ValueId| draft.ty(v).buffer_bytes().0;
+    let root = |i: usize| draft.storage.root[node.inputs[i]];
+    let mut roots: Vec<ValueId> =
+        (0..node.inputs.len()).map(root).filter(|&v| !draft.is_permanent(v)).collect();
+    roots.sort_unstable();
+    roots.dedup();
+    let (inputs, outputs) = (draft.types(&node.inputs), draft.types(&node.outputs));
+    let (mut from, mut onto): (Vec<ValueId>, Vec<usize>) = (Vec::new(), Vec::new());
+    for (i, o) in node.op.def().reuse(&inputs) {
+        let fits = roots.contains(&root(i)) && bytes(root(i)) == bytes(node.outputs[o]);
+        if fits && !from.contains(&root(i)) && !onto.contains(&o) {
+            from.push(root(i));
+            onto.push(o);
+        }
+    }
+    let consumed: Vec<usize> = node.op.def().consumes(&inputs).iter().map(|pair| pair.1).collect();
+    let is_new = |o: &usize| !onto.contains(o) && !consumed.contains(o);
+    let made: u64 = (0..node.outputs.len()).filter(is_new).map(|o| bytes(node.outputs[o])).sum();
+    roots.into_iter().map(bytes).sum::<u64>() + made + node.op.def().workspace(&inputs, &outputs)
 }
 
 /// Whether moving node `from` down to `to` keeps no more bytes alive between the two than it saves.
