@@ -70,8 +70,9 @@ static ALLOCATOR: Watched = Watched {
 };
 
 /// What exists outside the arena at any moment of a step, on both threads together: the list of a node's buffers, sizes
-/// of a kernel's operands, and now and then a block of the thread pool's queue. It does not grow with the model.
-const MAX_OUTSIDE: usize = 64 << 10;
+/// of a kernel's operands, now and then a block of the thread pool's queue, and the scratch in which a thread packs operands
+/// of products (about 600 KiB, once), when it meets its first large one after the others. It does not grow with the model.
+const MAX_OUTSIDE: usize = 2 << 20;
 
 /// One test, because the allocator is that of the whole process.
 #[test]
