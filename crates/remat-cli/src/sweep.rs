@@ -1,6 +1,7 @@
 //! The rows of a sweep: one per case and program, and the summary that compares each program with keeping everything.
 
 use crate::format::{change, seconds};
+use crate::target::overhead_percent;
 use remat::pipeline::{Prepared, Program};
 use remat::profile::Sample;
 use remat::report::{Decision, DecisionRow};
@@ -74,7 +75,7 @@ impl Row {
         let bytes = |fate: Decision| of(fate).map(|row| row.median_mem_size_bytes).sum();
         self.predicted_peak_bytes = Some(program.peak());
         self.peak_change_percent = Some(percent_change(program.peak(), prepared.keep_all.peak()));
-        self.planned_overhead_percent = Some(100.0 * (plan.cost / base - 1.0)).filter(|p| p.is_finite());
+        self.planned_overhead_percent = Some(overhead_percent(&prepared.problem.problem, plan));
         self.gap_percent = plan.lower_bound.filter(|&b| b > 0.0).map(|b| 100.0 * (plan.cost / b - 1.0));
         self.recomputation_seconds = Some(plan.cost - base);
         self.n_recomputes = Some(program.schedule.n_recomputes());

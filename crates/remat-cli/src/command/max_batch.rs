@@ -5,6 +5,7 @@ use crate::flags::{CostKind, PlannerFlags, StepFlags, model_parser};
 use crate::format::{Align, change, seconds, table};
 use crate::output::{Output, Paint, Report};
 use crate::progress::Progress;
+use crate::target::overhead_percent;
 use crate::{Answer, memory};
 use anyhow::{Result, bail};
 use clap::Args;
@@ -75,14 +76,18 @@ impl Flags {
         let progress = Progress::new("batches", 0);
         let mut tried = Vec::new();
         let mut limit = None;
+        // Fitting batches are met in ascending order, so the last one is the answer.
+        let mut fitting: Option<Fitting> = None;
         let mut probe = |batch: u64| -> Result<bool> {
-            let answer = self.try_batch(batch, budget)?;
-            tried.push(Tried { batch, fits: answer.program.is_some(), floor_bytes: answer.floor });
+            let (floor_bytes, attempt) = self.try_batch(batch, budget)?;
+            let fits = attempt.is_ok();
+            tried.push(Tried { batch, fits, floor_bytes });
             progress.set(tried.len(), tried.len() + 1);
-            if let Some(why) = answer.refusal {
-                limit = Some(why);
+            match attempt {
+                Ok(program) => fitting = Some(program),
+                Err(refusal) => limit = Some(refusal),
             }
-            Ok(answer.program.is_some())
+            Ok(fits)
         };
         let batch = largest(smallest, &mut probe)?;
         let keep_all_batch =
@@ -101,8 +106,8 @@ impl Flags {
             tried,
             limit,
         };
-        if batch > 0 {
-            self.confirm(&mut report)?;
+        if let Some(fitting) = fitting {
+            self.confirm(&mut report, &fitting)?;
         }
         out.report(&report)?;
         Ok(Answer::of(batch > 0))
@@ -123,36 +128,29 @@ impl Flags {
         }
     }
 
-    fn try_batch(&self, batch: u64, budget: Bytes) -> Result<Attempt> {
+    /// The floor of a batch, and its program or why there is none.
+    fn try_batch(&self, batch: u64, budget: Bytes) -> Result<(Bytes, std::result::Result<Fitting, String>)> {
         let prepared = self.model(batch)?.prepare()?;
         let floor = prepared.floor.bytes;
-        let keep_all = &prepared.keep_all;
-        if keep_all.peak() <= budget {
-            let program = Some(Box::new(keep_all.clone()));
-            return Ok(Attempt { program, floor, refusal: None, base_cost: keep_all.plan.cost });
+        if prepared.keep_all.peak() <= budget {
+            let program = Box::new(prepared.keep_all);
+            return Ok((floor, Ok(Fitting { program, overhead_percent: 0.0 })));
         }
-        let base_cost = prepared.problem.problem.base_cost();
-        Ok(match compile(&prepared, &self.planner.planner, &self.planner.request(budget))? {
-            Fit::Fits(program) => Attempt { program: Some(program), floor, refusal: None, base_cost },
-            Fit::Refused(refusal) => {
-                let refusal = Some(format!("batch {batch}: {refusal}"));
-                Attempt { program: None, floor, refusal, base_cost }
+        let attempt = match compile(&prepared, &self.planner.planner, &self.planner.request(budget))? {
+            Fit::Fits(program) => {
+                let overhead_percent = overhead_percent(&prepared.problem.problem, &program.plan);
+                Ok(Fitting { program, overhead_percent })
             }
-        })
+            Fit::Refused(refusal) => Err(format!("batch {batch}: {refusal}")),
+        };
+        Ok((floor, attempt))
     }
 
-    /// Plans the answer once more and, unless it was asked not to, runs it.
-    fn confirm(&self, report: &mut MaxBatch) -> Result<()> {
-        let Attempt { program, base_cost, .. } = self.try_batch(report.batch, report.budget_bytes)?;
-        let Some(program) = program else {
-            bail!(
-                "batch {} fitted a moment ago and does not now; give --effort instead of --time-limit",
-                report.batch
-            );
-        };
+    /// Adds what is known of the answer and, unless it was asked not to, runs it.
+    fn confirm(&self, report: &mut MaxBatch, fitting: &Fitting) -> Result<()> {
+        let program = &*fitting.program;
         report.predicted_peak_bytes = Some(program.peak());
-        report.planned_overhead_percent =
-            Some(100.0 * (program.plan.cost / base_cost - 1.0)).filter(|p| p.is_finite());
+        report.planned_overhead_percent = Some(fitting.overhead_percent);
         if self.no_run {
             return Ok(());
         }
@@ -162,7 +160,7 @@ impl Flags {
         let progress = Progress::new("confirming", rounds.n_steps + 1);
         let mut done = 0;
         let seed = self.planner.seed();
-        let performances = contest(&[&program], &model.optimizer, seed, model.n_threads, rounds, || {
+        let performances = contest(&[program], &model.optimizer, seed, model.n_threads, rounds, || {
             done += 1;
             progress.set(done, rounds.n_steps + 1);
         })?;
@@ -172,12 +170,10 @@ impl Flags {
     }
 }
 
-/// What one batch came to.
-struct Attempt {
-    program: Option<Box<Program>>,
-    floor: Bytes,
-    refusal: Option<String>,
-    base_cost: f64,
+/// A batch that fits.
+struct Fitting {
+    program: Box<Program>,
+    overhead_percent: f64,
 }
 
 /// The largest batch that fits, or 0: doubling from the smallest, then halving the interval. What fits at a batch is

@@ -95,9 +95,7 @@ impl OpDef for BatchNormGrad {
     }
 
     fn cost(&self, x: &[&Type], y: &[&Type]) -> Cost {
-        // Both large inputs are read twice: for the sums, then for the gradient.
-        let once = Cost::element_wise(x, y, 11);
-        Cost { bytes: once.bytes.saturating_add(2 * x[0].bytes()), ..once }
+        grad_cost(x, y, 11)
     }
 
     fn workspace(&self, x: &[&Type], _y: &[&Type]) -> u64 {
@@ -127,6 +125,12 @@ impl OpDef for BatchNormGrad {
         };
         vec![example(&[2, 2, 3, 5], 5), example(&[4, 66], 66)]
     }
+}
+
+/// Cost of a gradient: both large inputs are read twice, for the sums and then for the gradient.
+pub(super) fn grad_cost(x: &[&Type], y: &[&Type], flops_per_element: u64) -> Cost {
+    let once = Cost::element_wise(x, y, flops_per_element);
+    Cost { bytes: once.bytes.saturating_add(2 * x[0].bytes()), ..once }
 }
 
 /// Fails with a message unless every channel of `x` has more than one value.

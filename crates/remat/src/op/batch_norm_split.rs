@@ -5,7 +5,7 @@
 //! autodiff, so they need no gradients. A recompute of the normalised values then reads the kept statistics (a few
 //! kilobytes) instead of making them again.
 
-use super::batch_norm::expect_normalizable;
+use super::batch_norm::{expect_normalizable, grad_cost};
 use super::{
     Cost, ElementWise, Example, Fill, Io, NaiveIo, OpDef, Run, expect_inputs, expect_same, expect_shape,
 };
@@ -142,9 +142,7 @@ impl OpDef for BatchNormReluGrad {
     }
 
     fn cost(&self, x: &[&Type], y: &[&Type]) -> Cost {
-        // Both large inputs are read twice: for the sums, then for the gradient.
-        let once = Cost::element_wise(x, y, 15);
-        Cost { bytes: once.bytes.saturating_add(2 * x[0].bytes()), ..once }
+        grad_cost(x, y, 15)
     }
 
     fn workspace(&self, x: &[&Type], _y: &[&Type]) -> u64 {

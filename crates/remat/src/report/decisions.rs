@@ -4,7 +4,7 @@ use super::{ActivationRow, activations};
 use crate::pipeline::{Prepared, Program};
 use remat_plan::Bytes;
 use serde::Serialize;
-use std::collections::HashMap;
+use std::collections::HashSet;
 
 /// The fate of an activation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
@@ -36,17 +36,16 @@ pub struct DecisionRow {
 /// The decisions of a program, in order of creation.
 pub fn decisions(prepared: &Prepared, program: &Program) -> Vec<DecisionRow> {
     let schedule = &program.schedule;
-    let mut copies: HashMap<String, usize> = HashMap::new();
-    for (id, node) in schedule.graph.nodes.enumerate().filter(|(_, n)| n.origin.is_some()) {
-        let origin = schedule.origin(id);
-        for &v in &prepared.step.graph.nodes[origin].outputs[..node.outputs.len()] {
-            *copies.entry(prepared.step.graph.value_name(v)).or_default() += 1;
-        }
-    }
+    let original = &prepared.step.graph;
+    let again: HashSet<String> = (schedule.graph.nodes.iter())
+        .filter_map(|node| node.origin)
+        .flat_map(|origin| original.nodes[origin].outputs.iter().map(|&v| original.value_name(v)))
+        .collect();
     let row = |activation: ActivationRow| DecisionRow {
-        decision: match copies.get(&activation.activation_name) {
-            Some(_) => Decision::Recompute,
-            None => Decision::Retained,
+        decision: if again.contains(&activation.activation_name) {
+            Decision::Recompute
+        } else {
+            Decision::Retained
         },
         activation_name: activation.activation_name,
         median_mem_size_bytes: activation.median_mem_size_bytes,
