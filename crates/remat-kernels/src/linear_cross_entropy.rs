@@ -4,8 +4,9 @@
 //! mean of `-log softmax(x · weightᵀ + bias)[label]` over the rows that have a label (a negative label means: leave
 //! this row out), and `lse: [rows]` for the backward. Without any label the loss is not a number, as in PyTorch.
 //!
-//! The logits exist for a chunk of rows at a time, at most `CHUNK` elements or one row. The backward computes them
-//! again, turns them into gradients in place and adds each chunk's products in order. Time O(rows · inputs · classes).
+//! The logits exist for a chunk of rows at a time, at most `CHUNK` elements or one row. The backward turns
+//! them into gradients in place and adds each chunk's products in order: logits that it computes again, or, where loss and
+//! gradients are computed together, those at hand. Time O(rows · inputs · classes).
 
 use crate::gemm::{Mat, MatMut, Write, gemm};
 use crate::linear::{LinearShape, linear};
@@ -59,6 +60,12 @@ impl Classifier<'_> {
     fn class(&self, label: i32) -> Option<usize> {
         usize::try_from(label).ok().map(|class| class.min(self.shape.outputs - 1))
     }
+
+    /// The gradient of one row's loss: its share in the mean.
+    fn factor(&self, labels: &[i32], dloss: f32) -> f32 {
+        let n_labels = labels.iter().filter(|&&label| self.class(label).is_some()).count();
+        (f64::from(dloss) / n_labels.max(1) as f64) as f32
+    }
 }
 
 /// Returns the mean loss and fills `lse`.
@@ -70,24 +77,46 @@ pub fn linear_cross_entropy(
     workspace: &mut [f32],
 ) -> f32 {
     let shape = classifier.shape;
-    assert!(labels.len() == shape.rows && lse.len() == shape.rows, "one label and one lse per row");
-    assert!(shape.outputs > 0 || shape.rows == 0, "a softmax over no classes");
-    let (mut sum, mut n_labels) = (0.0f64, 0usize);
+    check(shape, labels, lse);
+    let mut mean = Mean::default();
     for rows in chunks(shape) {
         let logits = &mut workspace[..rows.len() * shape.outputs];
         classifier.logits(x, &rows, logits);
-        let (logits, lse) = (&*logits, &mut lse[rows.clone()]);
+        mean.add(classifier, logits, &labels[rows.clone()], &mut lse[rows]);
+    }
+    mean.value()
+}
+
+fn check(shape: LinearShape, labels: &[i32], lse: &[f32]) {
+    assert!(labels.len() == shape.rows && lse.len() == shape.rows, "one label and one lse per row");
+    assert!(shape.outputs > 0 || shape.rows == 0, "a softmax over no classes");
+}
+
+/// The mean of the losses so far.
+#[derive(Default)]
+struct Mean {
+    sum: f64,
+    n_labels: usize,
+}
+
+impl Mean {
+    /// Adds the losses of some rows of logits, in order, and fills their `lse`.
+    fn add(&mut self, classifier: &Classifier<'_>, logits: &[f32], labels: &[i32], lse: &mut [f32]) {
+        let classes = classifier.shape.outputs;
         par::for_each_chunk(lse, 1, |i, lse| {
-            lse[0] = log_sum_exp(Src::from(&logits[i * shape.outputs..][..shape.outputs]));
+            lse[0] = log_sum_exp(Src::from(&logits[i * classes..][..classes]));
         });
-        for (i, &label) in labels[rows].iter().enumerate() {
+        for (i, &label) in labels.iter().enumerate() {
             if let Some(class) = classifier.class(label) {
-                sum += f64::from(lse[i]) - f64::from(logits[i * shape.outputs + class]);
-                n_labels += 1;
+                self.sum += f64::from(lse[i]) - f64::from(logits[i * classes + class]);
+                self.n_labels += 1;
             }
         }
     }
-    (sum / n_labels as f64) as f32
+
+    fn value(&self) -> f32 {
+        (self.sum / self.n_labels as f64) as f32
+    }
 }
 
 wide! {
@@ -114,38 +143,80 @@ pub fn linear_cross_entropy_grad(
     labels: &[i32],
     lse: &[f32],
     dloss: f32,
-    grad: ClassifierGrad<'_>,
+    mut grad: ClassifierGrad<'_>,
     workspace: &mut [f32],
 ) {
     let shape = classifier.shape;
-    assert!(labels.len() == shape.rows && lse.len() == shape.rows, "one label and one lse per row");
-    assert!(shape.outputs > 0 || shape.rows == 0, "a softmax over no classes");
-    let ClassifierGrad { dx, dweight, mut dbias } = grad;
-    let n_labels = labels.iter().filter(|&&label| classifier.class(label).is_some()).count();
-    let factor = (f64::from(dloss) / n_labels.max(1) as f64) as f32;
-    let mut write = Write::Overwrite;
+    check(shape, labels, lse);
+    let factor = classifier.factor(labels, dloss);
     for rows in chunks(shape) {
         let logits = &mut workspace[..rows.len() * shape.outputs];
         classifier.logits(x, &rows, logits);
-        par::for_each_chunk(logits, shape.outputs, |i, logits| {
-            match classifier.class(labels[rows.start + i]) {
-                Some(class) => {
-                    scaled_softmax(logits, lse[rows.start + i], factor);
-                    logits[class] -= factor;
-                }
-                None => logits.fill(0.0),
+        grad.add(classifier, &Chunk::new(shape, rows, x, labels, lse), factor, logits);
+    }
+}
+
+/// The loss with its gradients, times `dloss`: the bits of [`linear_cross_entropy`] and then
+/// [`linear_cross_entropy_grad`], with the logits computed once instead of twice.
+pub fn linear_cross_entropy_with_grad(
+    classifier: &Classifier<'_>,
+    x: &[f32],
+    labels: &[i32],
+    lse: &mut [f32],
+    dloss: f32,
+    mut grad: ClassifierGrad<'_>,
+    workspace: &mut [f32],
+) -> f32 {
+    let shape = classifier.shape;
+    check(shape, labels, lse);
+    let factor = classifier.factor(labels, dloss);
+    let mut mean = Mean::default();
+    for rows in chunks(shape) {
+        let logits = &mut workspace[..rows.len() * shape.outputs];
+        classifier.logits(x, &rows, logits);
+        mean.add(classifier, logits, &labels[rows.clone()], &mut lse[rows.clone()]);
+        grad.add(classifier, &Chunk::new(shape, rows, x, labels, lse), factor, logits);
+    }
+    mean.value()
+}
+
+/// Some rows: which they are, and their part of what has a row for each.
+struct Chunk<'a> {
+    rows: Range<usize>,
+    x: &'a [f32],
+    labels: &'a [i32],
+    lse: &'a [f32],
+}
+
+impl<'a> Chunk<'a> {
+    fn new(shape: LinearShape, rows: Range<usize>, x: &'a [f32], labels: &'a [i32], lse: &'a [f32]) -> Self {
+        let x = &x[rows.start * shape.inputs..rows.end * shape.inputs];
+        Chunk { x, labels: &labels[rows.clone()], lse: &lse[rows.clone()], rows }
+    }
+}
+
+impl ClassifierGrad<'_> {
+    /// Turns the logits of some rows into their gradients and adds what follows from them; the first rows come first.
+    fn add(&mut self, classifier: &Classifier<'_>, chunk: &Chunk<'_>, factor: f32, logits: &mut [f32]) {
+        let LinearShape { inputs, outputs, .. } = classifier.shape;
+        let Chunk { rows, x, labels, lse } = chunk;
+        par::for_each_chunk(logits, outputs, |i, logits| match classifier.class(labels[i]) {
+            Some(class) => {
+                scaled_softmax(logits, lse[i], factor);
+                logits[class] -= factor;
             }
+            None => logits.fill(0.0),
         });
-        let x = Mat::new(&x[rows.start * shape.inputs..], rows.len(), shape.inputs);
-        let weight = Mat::new(classifier.weight, shape.outputs, shape.inputs);
-        let dlogits = Mat::new(logits, rows.len(), shape.outputs);
-        let dx = MatMut::new(&mut dx[rows.start * shape.inputs..], rows.len(), shape.inputs);
+        let write = if rows.start == 0 { Write::Overwrite } else { Write::Accumulate };
+        let x = Mat::new(x, rows.len(), inputs);
+        let weight = Mat::new(classifier.weight, outputs, inputs);
+        let dlogits = Mat::new(logits, rows.len(), outputs);
+        let dx = MatMut::new(&mut self.dx[rows.start * inputs..], rows.len(), inputs);
         gemm(Write::Overwrite, 1.0, dlogits, weight, dx);
-        gemm(write, 1.0, dlogits.t(), x, MatMut::new(dweight, shape.outputs, shape.inputs));
-        if let Some(dbias) = dbias.as_deref_mut() {
-            add_columns(logits, shape.outputs, write, dbias);
+        gemm(write, 1.0, dlogits.t(), x, MatMut::new(self.dweight, outputs, inputs));
+        if let Some(dbias) = self.dbias.as_deref_mut() {
+            add_columns(logits, outputs, write, dbias);
         }
-        write = Write::Accumulate;
     }
 }
 
@@ -205,6 +276,24 @@ mod tests {
             linear_cross_entropy_grad(&classifier, &x, &labels, &lse, dloss, grad, &mut workspace);
             [vec![loss], dx, dweight, dbias].concat()
         });
+        let mut together = vec![f32::NAN; got.len()];
+        let (loss, rest) = together.split_at_mut(1);
+        let (dx, rest) = rest.split_at_mut(x.len());
+        let (dweight, dbias) = rest.split_at_mut(weight.len());
+        dbias.fill(0.0);
+        let grad = ClassifierGrad { dx, dweight, dbias: with_bias.then_some(dbias) };
+        let (mut lse, mut workspace) = (vec![0.0; rows], vec![0.0; linear_cross_entropy_workspace(shape)]);
+        loss[0] = linear_cross_entropy_with_grad(
+            &classifier,
+            &x,
+            &labels,
+            &mut lse,
+            dloss,
+            grad,
+            &mut workspace,
+        );
+        assert!(got.iter().map(|v| v.to_bits()).eq(together.iter().map(|v| v.to_bits())));
+
         let (loss, rest) = got.split_at(1);
         let (dx, rest) = rest.split_at(x.len());
         let (dweight, dbias) = rest.split_at(weight.len());

@@ -157,6 +157,28 @@ output %6
     );
 }
 
+/// The loss and its gradient each computed all logits; together they do it once.
+#[test]
+fn the_loss_of_a_classifier_shares_its_logits_with_the_gradient() {
+    check_fuse(
+        r#"graph "classifier"
+%0: f32[4,8] = input "x" "batch"
+%1: f32[9,8] = input "weight" "batch"
+%2: i32[4] = input "labels" "batch"
+%3: f32[], %4: f32[4] = linear_cross_entropy {} %0 %1 %2 @head forward
+%5: f32[] = constant {"value":1.0,"shape":[]} @loss backward
+%6: f32[4,8], %7: f32[9,8] = linear_cross_entropy_grad {} %0 %1 %2 %4 %5 @head backward
+output %3
+output %6
+output %7
+"#,
+        expect![[r#"
+            %3: f32[] = constant {"shape":[],"value":1.0} @loss backward
+            %4: f32[], %5: f32[4], %6: f32[4,8], %7: f32[9,8] = linear_cross_entropy_with_grad {} %0 %1 %2 %3 @head backward
+        "#]],
+    );
+}
+
 type Sizes = &'static [(&'static str, usize)];
 
 const LANGUAGE: Sizes =

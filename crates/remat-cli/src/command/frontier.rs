@@ -6,7 +6,7 @@ use crate::format::{Align, change, cost, count, facts, table};
 use crate::output::{Output, Paint, Report};
 use crate::progress::Progress;
 use crate::target::{Target, TargetFlags, n_recomputes, overhead_percent};
-use crate::{Answer, files};
+use crate::{Answer, files, folder};
 use anyhow::{Context as _, Result};
 use clap::Args;
 use remat::pipeline::program;
@@ -106,7 +106,7 @@ impl Flags {
             write_plans(folder, &curve)?;
         }
         if let Some(path) = &self.csv {
-            files::write(path, &report.csv())?;
+            files::write_bytes(path, &folder::csv(&report.points)?)?;
         }
         if let (Some(path), Some(format)) = (&self.plot, format) {
             let drawn = draw::frontier(&report.curve()).context("drawing the curve")?;
@@ -138,36 +138,6 @@ impl FrontierReport {
             keep_all_cost: curve.base_cost,
             points: rows.collect::<Result<_>>()?,
         })
-    }
-
-    fn csv(&self) -> String {
-        let mut text =
-            "budget_bytes,status,peak_bytes,arena_bytes,cost,overhead_percent,lower_bound,gap_percent,\
-                        n_recomputes\n"
-                .to_owned();
-        fn field<T: ToString>(value: Option<T>) -> String {
-            value.map_or_else(String::new, |value| value.to_string())
-        }
-        for row in &self.points {
-            let status = match row.status {
-                Status::Optimal => "optimal",
-                Status::Feasible => "feasible",
-                Status::Infeasible => "infeasible",
-            };
-            let fields = [
-                row.budget_bytes.0.to_string(),
-                status.to_owned(),
-                row.peak_bytes.0.to_string(),
-                field(row.arena_bytes.map(|bytes| bytes.0)),
-                field(row.cost),
-                field(row.overhead_percent),
-                field(row.lower_bound),
-                field(row.gap_percent),
-                field(row.n_recomputes),
-            ];
-            text += &(fields.join(",") + "\n");
-        }
-        text
     }
 
     fn curve(&self) -> FrontierCurve {

@@ -156,7 +156,7 @@ impl Flags {
         }
         memory::check_available(program.peak())?;
         let model = self.model(report.batch)?;
-        let rounds = Rounds { n_rounds: 1, n_steps: 2 };
+        let rounds = Rounds { n_rounds: 1, n_warm_up: 1, n_steps: 2 };
         let progress = Progress::new("confirming", rounds.n_steps + 1);
         let mut done = 0;
         let seed = self.planner.seed();

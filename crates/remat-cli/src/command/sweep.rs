@@ -43,9 +43,12 @@ pub(crate) struct Flags {
     /// another program.
     #[arg(long, value_name = "MODULES")]
     checkpoint: Vec<String>,
-    /// Timed steps of each program in each round; one more warms up.
+    /// Timed steps of each program in each round.
     #[arg(long, value_name = "N", default_value = "2")]
     steps: NonZeroUsize,
+    /// Steps before the timed ones in each round. Steps of many seconds need none.
+    #[arg(long, value_name = "N", default_value = "1")]
+    warm_up: usize,
     /// Times that all programs take their turn.
     #[arg(long, value_name = "N", default_value = "2")]
     rounds: NonZeroUsize,
@@ -68,6 +71,7 @@ struct Sweep {
     threads: usize,
     seed: u64,
     n_rounds: usize,
+    n_warm_up: usize,
     n_steps: usize,
     rows: Vec<Row>,
 }
@@ -119,6 +123,7 @@ impl Flags {
             threads: model.n_threads,
             seed: self.search.seed,
             n_rounds: self.rounds.get(),
+            n_warm_up: self.warm_up,
             n_steps: self.steps.get(),
             rows: Vec::new(),
         };
@@ -132,8 +137,8 @@ impl Flags {
         let text = fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
         let old: Sweep = serde_json::from_str(&text)
             .with_context(|| format!("{} is not the table of a sweep", path.display()))?;
-        let settings =
-            |s: &Sweep| (s.model.clone(), s.optimizer.clone(), s.threads, s.seed, s.n_rounds, s.n_steps);
+        let counts = |s: &Sweep| (s.n_rounds, s.n_warm_up, s.n_steps);
+        let settings = |s: &Sweep| (s.model.clone(), s.optimizer.clone(), s.threads, s.seed, counts(s));
         if settings(&old) != settings(&empty) {
             bail!(
                 "{} was measured with other settings (model, optimizer, threads, seed, rounds or steps); give \
@@ -199,8 +204,12 @@ impl Flags {
                 Err(error) => rows[index].note = Some(error.to_string()),
             }
         }
-        let rounds = Rounds { n_rounds: self.rounds.get(), n_steps: self.steps.get() };
-        let n_runs = running.len() * rounds.n_rounds * (rounds.n_steps + 1);
+        let rounds = Rounds {
+            n_rounds: self.rounds.get(),
+            n_warm_up: self.warm_up,
+            n_steps: self.steps.get(),
+        };
+        let n_runs = running.len() * rounds.n_rounds * (rounds.n_warm_up + rounds.n_steps);
         let progress = Progress::new("training", n_runs);
         let mut done = 0;
         let contestants: Vec<&Program> = running.iter().map(|&(_, program)| program).collect();

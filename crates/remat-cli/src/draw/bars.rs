@@ -1,6 +1,6 @@
 //! Bar charts: the largest of many things, and groups side by side with a label on each bar.
 
-use super::{COLOURS, Picture};
+use super::{COLOURS, Picture, title_within};
 use anyhow::Result;
 use kuva::plot::BarPlot;
 use kuva::plot::annotations::{ReferenceLine, TextAnnotation};
@@ -15,7 +15,7 @@ pub(crate) fn top_bars(title: &str, unit: &str, rows: &[(String, f64)]) -> Resul
             BarPlot::new().with_bars(bars.collect::<Vec<_>>()).with_color(COLOURS[0]).with_horizontal(true);
         let plots = vec![Plot::Bar(plot)];
         let layout = Layout::auto_from_plots(&plots)
-            .with_title(title)
+            .with_title(title_within(900.0, title))
             .with_x_label(unit)
             .with_width(900.0)
             .with_height(110.0 + 24.0 * rows.len().max(3) as f64)

@@ -1,9 +1,11 @@
 //! Line charts: loss over steps, time over memory.
 
-use super::{COLOURS, Picture};
+use super::{COLOURS, Picture, title_within};
 use anyhow::Result;
 use kuva::plot::LinePlot;
 use kuva::prelude::{Layout, LegendPosition, Plot};
+
+const WIDTH: f64 = 860.0;
 
 /// One line.
 pub(crate) struct Curve {
@@ -31,10 +33,10 @@ pub(crate) fn curves(title: &str, x_label: &str, y_label: &str, lines: &[Curve])
             })
             .collect();
         let layout = Layout::auto_from_plots(&plots)
-            .with_title(title)
+            .with_title(title_within(WIDTH, title))
             .with_x_label(x_label)
             .with_y_label(y_label)
-            .with_width(860.0)
+            .with_width(WIDTH)
             .with_height(440.0)
             .with_legend_position(LegendPosition::OutsideRightTop)
             .with_label_size(13)

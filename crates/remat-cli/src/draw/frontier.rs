@@ -2,11 +2,13 @@
 //!
 //! The area between the two lines is what is not known: no plan lies below the lower one.
 
-use super::{COLOURS, Picture, byte_unit};
+use super::{COLOURS, Picture, byte_unit, title_within};
 use anyhow::Result;
 use kuva::plot::LinePlot;
 use kuva::prelude::{Layout, LegendPosition, Plot, ReferenceLine};
 use remat_plan::Bytes;
+
+const WIDTH: f64 = 860.0;
 
 /// What is drawn; costs are percent above no recomputation, at ascending budgets.
 #[derive(Clone, PartialEq, Debug)]
@@ -43,9 +45,9 @@ pub(crate) fn frontier(curve: &FrontierCurve) -> Result<Picture> {
         }
         // The curve falls steeply at the left and the marks stand at both ends, so the legend is in the middle.
         let layout = Layout::auto_from_plots(&plots)
-            .with_width(860.0)
+            .with_width(WIDTH)
             .with_height(480.0)
-            .with_title(curve.title.as_str())
+            .with_title(title_within(WIDTH, &curve.title))
             .with_x_label(format!("memory budget for the whole step ({unit_name})"))
             .with_y_label("cost above no recomputation (%)")
             .with_x_axis_min(floor - 0.04 * range)

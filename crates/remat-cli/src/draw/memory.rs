@@ -1,6 +1,6 @@
 //! Memory over execution rank, stacked by kind, with the phases and the budget marked.
 
-use super::{COLOURS, Picture, byte_unit};
+use super::{COLOURS, Picture, byte_unit, title_within};
 use anyhow::Result;
 use kuva::plot::StackedAreaPlot;
 use kuva::plot::annotations::ReferenceLine;
@@ -8,6 +8,8 @@ use kuva::prelude::{Layout, LegendPosition, Plot};
 use remat::graph::Kind;
 use remat::report::Timeline;
 use remat_plan::{Bytes, Phase};
+
+const WIDTH: f64 = 1000.0;
 
 /// More points than this cannot be told apart on a screen; a column shows the largest of its ranks.
 const COLUMNS: usize = 600;
@@ -46,10 +48,10 @@ pub(crate) fn memory_over_ranks(title: &str, timeline: &Timeline, budget: Option
         }
         let plots = vec![Plot::StackedArea(plot)];
         let mut layout = Layout::auto_from_plots(&plots)
-            .with_title(title)
+            .with_title(title_within(WIDTH, title))
             .with_x_label("execution rank")
             .with_y_label(format!("memory ({unit})"))
-            .with_width(1000.0)
+            .with_width(WIDTH)
             .with_height(460.0)
             .with_legend_position(LegendPosition::OutsideRightTop)
             .with_y_axis_min(0.0)

@@ -22,6 +22,9 @@ use std::path::Path;
 pub(crate) const COLOURS: [&str; 8] =
     ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#999999", "#222222"];
 
+/// Of a title, on average, in the units of a picture's width.
+const WIDTH_OF_A_LETTER: f64 = 11.5;
+
 /// A drawing in both forms.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Picture {
@@ -70,6 +73,19 @@ impl Format {
     }
 }
 
+/// A title that fits above a picture of this width: of a long one the middle is left out, since the name is at the
+/// beginning and what is shown at the end.
+fn title_within(width: f64, title: &str) -> String {
+    let most = (width / WIDTH_OF_A_LETTER) as usize;
+    let letters: Vec<char> = title.chars().collect();
+    if letters.len() <= most {
+        return title.to_owned();
+    }
+    let (head, tail) = (most / 3, most - most / 3 - 1);
+    let [head, tail] = [&letters[..head], &letters[letters.len() - tail..]];
+    head.iter().chain(&['…']).chain(tail).collect()
+}
+
 /// The unit in which a set of sizes reads best, as its name and how many bytes it has.
 pub(crate) fn byte_unit(largest: Bytes) -> (&'static str, f64) {
     match largest.0 {
@@ -98,6 +114,14 @@ mod tests {
         assert_eq!(Format::of(Path::new("a/b.PNG")).unwrap(), Format::Png);
         assert!(Format::of(Path::new("curve.pdf")).unwrap_err().to_string().contains(".svg or .png"));
         assert!(Format::of(Path::new("curve")).is_err());
+    }
+
+    #[test]
+    fn the_middle_of_a_long_title_is_left_out() {
+        assert_eq!(title_within(860.0, "resnet18: memory"), "resnet18: memory");
+        let long = title_within(230.0, "transformer(batch=16,layers=6): what memory costs");
+        assert_eq!(long, "transf… memory costs");
+        assert_eq!(long.chars().count(), 20);
     }
 
     #[test]

@@ -530,7 +530,7 @@ function sweeps() {
         ["gap", (r) => r.gap_percent, known((p) => `≤ ${p.toFixed(2)} %`), true],
         ["note", (r) => r.note ?? "", same, false],
       ], true),
-      element("p", { class: "note" }, `${file}: whole training steps, programs alternately, ${d.n_rounds} rounds of ${d.n_steps} timed steps after one that is not; medians, spread is half the distance of the quartiles. ${d.threads} threads.`));
+      element("p", { class: "note" }, `${file}: whole training steps, programs alternately, ${d.n_rounds} rounds of ${d.n_steps} timed steps after ${d.n_warm_up ?? 1} to warm up; medians, spread is half the distance of the quartiles. ${d.threads} threads.`));
   }
 }
 

@@ -1,12 +1,13 @@
 //! Fusion: fewer passes over memory, with the same bits.
 //!
-//! In: a training step. Out: the same step with fewer nodes, each of which does more while its data is near. Three
+//! In: a training step. Out: the same step with fewer nodes, each of which does more while its data is near. Four
 //! rewrites, in this order:
 //!
-//! 1. [`masks`]: a ReLU in front of dropout is differentiated from what dropout kept, so its own output can go.
-//! 2. [`batch_norm`]: batch norm becomes statistics and an element-wise rest; the gradient of a ReLU behind it finds
+//! 1. [`loss`]: a classifier's loss and its gradients share the logits.
+//! 2. [`masks`]: a ReLU in front of dropout is differentiated from what dropout kept, so its own output can go.
+//! 3. [`batch_norm`]: batch norm becomes statistics and an element-wise rest; the gradient of a ReLU behind it finds
 //!    its mask in the input of the norm.
-//! 3. [`chains`]: element-wise nodes whose result only the next one reads become one
+//! 4. [`chains`]: element-wise nodes whose result only the next one reads become one
 //!    [`Fused`](crate::op::fused::Fused) node.
 //!
 //! It stands after autodiff, so backward chains are covered and no gradient of a fused node is needed. What it must
@@ -16,6 +17,7 @@
 mod batch_norm;
 mod chains;
 mod draft;
+mod loss;
 mod masks;
 
 use crate::autodiff::TrainingStep;
@@ -24,6 +26,7 @@ use draft::Draft;
 /// Fuses what can be fused in a verified training step.
 pub fn fuse(step: &TrainingStep) -> TrainingStep {
     let mut draft = Draft::of(step);
+    loss::join_gradients(&mut draft);
     masks::drop_relu_outputs(&mut draft);
     batch_norm::split(&mut draft);
     batch_norm::join_relu_gradients(&mut draft);

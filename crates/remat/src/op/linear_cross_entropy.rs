@@ -6,7 +6,7 @@ use crate::ids::ValueId;
 use remat_kernels::linear::LinearShape;
 use remat_kernels::linear_cross_entropy::{
     Classifier, ClassifierGrad, linear_cross_entropy, linear_cross_entropy_grad,
-    linear_cross_entropy_workspace,
+    linear_cross_entropy_with_grad, linear_cross_entropy_workspace,
 };
 use remat_kernels::naive;
 
@@ -164,6 +164,66 @@ impl OpDef for LinearCrossEntropyGrad {
         vec![
             Example::normal(LinearCrossEntropyGrad {}, &plain).ints(2, labels(&[5]), 7),
             Example::normal(LinearCrossEntropyGrad {}, &with_bias).ints(2, labels(&[2, 3]), 5),
+        ]
+    }
+}
+
+/// [`LinearCrossEntropy`] and [`LinearCrossEntropyGrad`] in one: the same bits, with the logits computed once.
+///
+/// Inputs are those of the forward and the gradient of its loss. Outputs are those of the forward, then those of the
+/// gradient.
+#[derive(Clone, Copy, PartialEq, Debug, serde::Serialize, serde::Deserialize)]
+pub struct LinearCrossEntropyWithGrad {}
+
+impl OpDef for LinearCrossEntropyWithGrad {
+    fn infer(&self, x: &[&Type]) -> Result<Vec<Type>, String> {
+        let Some((dloss, inputs)) = x.split_last() else { return Err("takes 4 or 5 inputs, got none".into()) };
+        let mut outputs = LinearCrossEntropy {}.infer(inputs)?;
+        expect_shape("dloss", dloss, &[])?;
+        outputs.extend([inputs[0].clone(), inputs[1].clone()]);
+        outputs.extend(inputs.get(3).map(|&bias| bias.clone()));
+        Ok(outputs)
+    }
+
+    fn cost(&self, x: &[&Type], y: &[&Type]) -> Cost {
+        cost(3, x, x, y)
+    }
+
+    fn workspace(&self, x: &[&Type], _y: &[&Type]) -> u64 {
+        workspace(&x[..x.len() - 1])
+    }
+
+    fn run(&self, io: &mut Io<'_>) {
+        let n = io.n_inputs() - 1;
+        let classifier = classifier(io, n);
+        let dloss = io.f32(n)[0];
+        let grad = ClassifierGrad { dx: io.out(2), dweight: io.out(3), dbias: (n == 4).then(|| io.out(4)) };
+        let (x, labels, workspace) = (io.f32(0), io.i32(2), io.workspace());
+        let loss =
+            linear_cross_entropy_with_grad(&classifier, x, labels, io.out(1), dloss, grad, workspace);
+        io.out(0)[0] = loss;
+    }
+
+    fn naive(&self, io: &NaiveIo<'_>) -> Vec<Vec<f64>> {
+        let n = io.x.len() - 1;
+        let shape = sizes(&io.x_types[..n]).expect("the types were checked");
+        let zeros = vec![0.0; shape.outputs];
+        let bias = if n == 4 { io.x[3] } else { &zeros };
+        let (labels, dloss) = (io.whole_numbers(2), io.x[n][0]);
+        let logits = naive::linear::linear(io.x[0], io.x[1], bias, shape.rows, shape.inputs);
+        let lse = naive::linear::log_sum_exp(&logits, shape.outputs);
+        let loss = naive::linear::linear_cross_entropy(io.x[0], io.x[1], bias, &labels);
+        let grads = naive::linear::linear_cross_entropy_grad(io.x[0], io.x[1], bias, &labels, &lse, dloss);
+        [vec![loss], lse].into_iter().chain(grads.into_iter().take(n - 1)).collect()
+    }
+
+    fn examples() -> Vec<Example> {
+        let labels = |shape: &[usize]| Type::i32(shape).expect("a small shape");
+        let (plain, with_bias): ([&[usize]; 4], [&[usize]; 5]) =
+            ([&[5, 3], &[7, 3], &[], &[]], [&[2, 3, 4], &[5, 4], &[], &[5], &[]]);
+        vec![
+            Example::normal(LinearCrossEntropyWithGrad {}, &plain).ints(2, labels(&[5]), 7),
+            Example::normal(LinearCrossEntropyWithGrad {}, &with_bias).ints(2, labels(&[2, 3]), 5),
         ]
     }
 }

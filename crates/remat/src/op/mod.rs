@@ -288,6 +288,7 @@ ops! {
     "cross_entropy_grad" => cross_entropy::CrossEntropyGrad,
     "linear_cross_entropy" => linear_cross_entropy::LinearCrossEntropy,
     "linear_cross_entropy_grad" => linear_cross_entropy::LinearCrossEntropyGrad,
+    "linear_cross_entropy_with_grad" => linear_cross_entropy::LinearCrossEntropyWithGrad,
     "mse" => mse::Mse,
     "mse_grad" => mse::MseGrad,
     "accuracy" => accuracy::Accuracy,

@@ -2,10 +2,10 @@
 //!
 //! Measuring takes seconds and is never twice the same, so two plans for one model would differ for no reason. The
 //! file is named after everything that the speeds depend on: the processor, the number of threads, the version of
-//! this program and of the file's form. It is written under another name first and then renamed, so that a reader
+//! this program, the ops that are measured and the file's form. It is written under another name first and then renamed, so that a reader
 //! never sees half of it. A file that cannot be read or written costs time, not correctness.
 
-use super::Machine;
+use super::{Machine, calibrate};
 use crate::error::Result;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io::Write as _;
@@ -75,6 +75,7 @@ fn file_name(n_threads: usize) -> String {
     let mut hasher = DefaultHasher::new();
     (processor(), std::thread::available_parallelism().ok(), env!("CARGO_PKG_VERSION")).hash(&mut hasher);
     cfg!(debug_assertions).hash(&mut hasher);
+    calibrate::ops().hash(&mut hasher);
     format!("machine-{FORM}-{n_threads}-{:016x}.json", hasher.finish())
 }
 

@@ -17,7 +17,9 @@ use crate::op::dropout::Dropout;
 use crate::op::gelu::{Gelu, GeluGrad};
 use crate::op::layer_norm::{LayerNorm, LayerNormGrad};
 use crate::op::linear::{Linear, LinearGradInput, LinearGradWeight};
-use crate::op::linear_cross_entropy::{LinearCrossEntropy, LinearCrossEntropyGrad};
+use crate::op::linear_cross_entropy::{
+    LinearCrossEntropy, LinearCrossEntropyGrad, LinearCrossEntropyWithGrad,
+};
 use crate::op::mul::Mul;
 use crate::op::relu::{Relu, ReluGrad};
 use crate::op::rms_norm::{RmsNorm, RmsNormGrad};
@@ -63,6 +65,13 @@ impl Case {
         let seconds = fastest(3, || alone.run(&run)).as_secs_f64();
         Ok([cost.flops as f64, cost.bytes as f64, seconds])
     }
+}
+
+/// The names of the ops that are measured.
+pub(super) fn ops() -> Vec<&'static str> {
+    let products = products();
+    let first = products.iter().filter_map(|cases| cases.first());
+    first.chain(&streams(1, 1)).map(|case| case.op.name()).collect()
 }
 
 /// The speeds of all ops that matter, in the current thread pool.
@@ -115,6 +124,7 @@ fn products() -> Vec<Vec<Case>> {
         vec![Case::new(AttentionGrad { forward: heads }, &[&qkv, &o, &lse, &o])],
         vec![labelled(LinearCrossEntropy {}.into(), &[&features, &table, &[rows]])],
         vec![labelled(LinearCrossEntropyGrad {}.into(), &[&features, &table, &[rows], &[rows], &[]])],
+        vec![labelled(LinearCrossEntropyWithGrad {}.into(), &[&features, &table, &[rows], &[]])],
     ]
 }
 

@@ -1,6 +1,6 @@
 //! Several programs of one model against each other: in turn, whole steps, after a warm-up.
 //!
-//! In every round each program begins from the same weights, runs one step that is not timed and then the timed ones;
+//! In every round each program begins from the same weights, runs the steps that warm up and then the timed ones;
 //! only one program is in memory at a time, so the largest decides how much is needed. What slows the machine down for
 //! a while slows down all of them. Since all begin alike, their losses and their state at the end of a round must be
 //! equal to the bit.
@@ -18,6 +18,8 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 pub struct Rounds {
     /// Times that all programs take their turn.
     pub n_rounds: usize,
+    /// Steps of a turn that are not timed. Memory is resident before the first step, so steps of many seconds need none.
+    pub n_warm_up: usize,
     /// Timed steps of a turn.
     pub n_steps: usize,
 }
@@ -61,11 +63,11 @@ pub fn contest(
             let batches = Box::new(Synthetic { seed });
             let mut session = Session::new((*program).clone(), optimizer, batches, seed, n_threads)?;
             let (mut losses, mut measured_peak) = (Vec::new(), Bytes(0));
-            for step in 0..=rounds.n_steps.max(1) {
+            for step in 0..rounds.n_warm_up + rounds.n_steps.max(1) {
                 let result = session.step(None)?;
                 losses.push(result.loss);
                 measured_peak = measured_peak.max(result.stats.peak);
-                if step > 0 {
+                if step >= rounds.n_warm_up {
                     times.push(result.stats.time.as_secs_f64());
                 }
                 progress();
