@@ -9,7 +9,7 @@ use std::ops::Range;
 use crate::elementwise::map;
 use crate::par;
 use crate::raw::{Dst, Src};
-use crate::rows::{column_moments, column_moments_workspace};
+use crate::rows::{column_moments, column_moments_workspace, column_squares};
 use crate::simd::wide;
 
 /// Channels whose constants are computed once for the rows of a task: as many as fit in the first-level cache, because
@@ -30,11 +30,23 @@ pub fn stats(x: Src<'_>, mean: &mut [f32], var: &mut [f32], workspace: &mut [f32
     let channels = mean.len();
     assert_eq!(var.len(), channels, "one variance for every mean");
     let n_rows = (x.len() / channels.max(1)) as f64;
-    let moments = column_moments(x, None, channels, workspace);
+    pivots(x, mean);
+    let moments = column_squares(x, mean, workspace);
     for c in 0..channels {
-        let average = moments.sum[c] / n_rows;
-        mean[c] = average as f32;
-        var[c] = (moments.moment[c] / n_rows - average * average).max(0.0) as f32;
+        let distance = moments.sum[c] / n_rows;
+        mean[c] = (f64::from(mean[c]) + distance) as f32;
+        var[c] = (moments.moment[c] / n_rows - distance * distance).max(0.0) as f32;
+    }
+}
+
+/// Elements that the columns of `x` lie around: the means of the first rows.
+fn pivots(x: Src<'_>, pivots: &mut [f32]) {
+    const ROWS: usize = 8;
+    let cols = pivots.len();
+    let n_rows = ROWS.min(x.len() / cols.max(1));
+    for (c, pivot) in pivots.iter_mut().enumerate() {
+        let sum: f32 = (0..n_rows).map(|row| x.array::<1>(row * cols + c)[0]).sum();
+        *pivot = sum / n_rows.max(1) as f32;
     }
 }
 
@@ -68,7 +80,7 @@ pub fn grad(
 ) {
     let channels = mean.len();
     let inverse_rows = channels as f32 / x.len() as f32;
-    let moments = column_moments(dy, Some(x), channels, workspace);
+    let moments = column_moments(dy, x, channels, workspace);
     for c in 0..channels {
         let centred = moments.moment[c] - f64::from(mean[c]) * moments.sum[c];
         dbias[c] = moments.sum[c] as f32;

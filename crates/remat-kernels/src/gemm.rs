@@ -6,14 +6,11 @@
 //! suits the caches, else copied, a group of rows at a time.
 
 use crate::micro::ROWS;
-use crate::panel::{LEFT_STRIDE, Strides, pack_left, pack_right};
+use crate::panel::{FAR_APART, Strides, pack_left, pack_right, point_at_neighbours, point_at_panels};
+use crate::prefetch::Region;
 use crate::product::{Operands, RowPointers, Size, Visit, product, product_serial};
 use std::marker::PhantomData;
 use std::ops::Range;
-
-/// Elements between rows of `a` from which on they are copied: rows so far apart fall into few sets of the caches and
-/// each on a page of its own.
-const FAR_APART: usize = 512;
 
 /// A matrix that is read: element `(i, j)` is `data[i * row_stride + j * col_stride]`.
 #[derive(Clone, Copy)]
@@ -45,6 +42,17 @@ impl<'a> Mat<'a> {
             row_stride: self.col_stride,
             col_stride: self.row_stride,
             ..self
+        }
+    }
+
+    /// Where a part of the matrix lies.
+    fn region(&self, rows: Range<usize>, cols: Range<usize>) -> Region {
+        let at = rows.start * self.row_stride + cols.start * self.col_stride;
+        let start = self.data.as_ptr().wrapping_add(at);
+        if self.col_stride == 1 {
+            Region { start, n_runs: rows.len(), stride: self.row_stride, run_len: cols.len() }
+        } else {
+            Region { start, n_runs: cols.len(), stride: self.col_stride, run_len: rows.len() }
         }
     }
 }
@@ -184,13 +192,12 @@ unsafe impl Operands for Matrices<'_> {
         }
         let Mat { data, row_stride, col_stride, .. } = self.a;
         let from = &data[rows.start * row_stride + visit.steps.start * col_stride..];
+        if row_stride == 1 {
+            return point_at_neighbours(from, col_stride, len, rows.len(), pointers, space);
+        }
         if col_stride != 1 {
-            let strides = Strides { step: col_stride, across: row_stride };
-            pack_left(from, strides, len, rows.len(), space);
-            for (pointers, panel) in pointers.iter_mut().zip(space.chunks_exact(LEFT_STRIDE)) {
-                *pointers = std::array::from_fn(|i| panel[i..].as_ptr());
-            }
-            return ROWS;
+            pack_left(from, Strides { step: col_stride, across: row_stride }, len, rows.len(), space);
+            return point_at_panels(pointers, space);
         }
         let mut row = |i: usize| {
             let row = &from[i * row_stride..][..len];
@@ -210,6 +217,14 @@ unsafe impl Operands for Matrices<'_> {
             }
         }
         1
+    }
+
+    fn left_region(&self, rows: Range<usize>, visit: &Visit) -> Region {
+        self.a.region(rows, visit.steps.clone())
+    }
+
+    fn right_region(&self, cols: Range<usize>, visit: &Visit) -> Region {
+        self.b.region(visit.steps.clone(), cols)
     }
 
     fn target(&self, row: usize) -> *mut f32 {

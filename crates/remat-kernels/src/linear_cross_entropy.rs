@@ -283,15 +283,8 @@ mod tests {
         dbias.fill(0.0);
         let grad = ClassifierGrad { dx, dweight, dbias: with_bias.then_some(dbias) };
         let (mut lse, mut workspace) = (vec![0.0; rows], vec![0.0; linear_cross_entropy_workspace(shape)]);
-        loss[0] = linear_cross_entropy_with_grad(
-            &classifier,
-            &x,
-            &labels,
-            &mut lse,
-            dloss,
-            grad,
-            &mut workspace,
-        );
+        loss[0] =
+            linear_cross_entropy_with_grad(&classifier, &x, &labels, &mut lse, dloss, grad, &mut workspace);
         assert!(got.iter().map(|v| v.to_bits()).eq(together.iter().map(|v| v.to_bits())));
 
         let (loss, rest) = got.split_at(1);

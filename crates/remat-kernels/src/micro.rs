@@ -19,7 +19,7 @@ pub(crate) const ROWS: usize = 6;
 pub(crate) const COLS: usize = 16;
 /// Steps that are worth one visit of the output, and few enough for a panel of the right operand to stay in the
 /// first-level cache.
-pub(crate) const DEPTH: usize = 384;
+pub(crate) const DEPTH: usize = 320;
 
 /// Where a run reads: one pointer for every row of the left operand, and the first vector of the right one.
 #[derive(Clone, Copy)]

@@ -11,7 +11,7 @@
 use std::ops::Range;
 
 use crate::raw::{Dst, Src};
-use crate::rows::{ColumnMoments, sum_chunks, sum_row};
+use crate::rows::{ColumnMoments, sum_chunks, sum_row_in_blocks};
 use crate::simd::wide;
 
 /// Rows whose terms are added in `f32` before they join the `f64` sums of the columns.
@@ -73,9 +73,9 @@ fn row_constants(inputs: Inputs<'_>, row: usize) -> Row {
     let start = row * cols;
     let (centre, inverse) = (inputs.mean.map_or(0.0, |mean| mean[row]), inputs.rstd[row]);
     let operands = [(inputs.x, start), (inputs.dy, start), (Src::from(inputs.weight), 0)];
-    let [sum, moment] = sum_row(operands, cols, |[x, dy, weight]| {
-        let g = f64::from(dy * weight);
-        [g, g * f64::from((x - centre) * inverse)]
+    let [sum, moment] = sum_row_in_blocks(operands, cols, |[x, dy, weight]| {
+        let g = dy * weight;
+        [g, g * ((x - centre) * inverse)]
     });
     let offset = if inputs.mean.is_some() { (sum / cols as f64) as f32 } else { 0.0 };
     Row { start, centre, inverse, offset, slope: (moment / cols as f64) as f32 }

@@ -3,10 +3,12 @@
 //! In: [`Operands`], which know where the rows of the left operand lie and how to pack the right one. Out: the output
 //! rows they name. A product may be a matrix product or a convolution: its sums run over `taps` times `depth` steps.
 //!
-//! The output is cut into tiles by its shape, one task each. A task walks over the sums in visits of at most `DEPTH`
-//! steps: it packs the tile's part of the right operand, then goes over its rows in groups whose left operand stays in
-//! the second-level cache while the packed panels pass by. What a thread keeps is bounded: a packed part of
-//! `DEPTH · TILE.1` elements, the left operand of a group and its pointers, about 600 KiB.
+//! The output is cut into tiles by its shape ([`crate::tiles`]), one task each. A task walks over the sums in visits of at
+//! most `DEPTH` steps: it packs the tile's part of the right operand, then goes over its rows in groups ([`crate::group`])
+//! whose left operand stays in the second-level cache while the packed panels pass by. A tile of a single group packs its
+//! panels one at a time instead. Meanwhile the task asks for the memory of what comes next ([`crate::prefetch`]). What a
+//! thread keeps is bounded: a packed part of `DEPTH` steps of a tile, the left operand of a group and its pointers, about
+//! 500 KiB.
 //!
 //! Invariant: the order of a sum depends on `taps` and `depth` alone, so tiles and threads change no bit.
 
@@ -14,22 +16,13 @@ use std::cell::RefCell;
 use std::ops::Range;
 
 use crate::gemm::Write;
-use crate::micro::{self, COLS, DEPTH, ROWS, Run, Steps, Target};
-use crate::panel::{LEFT_STRIDE, right_stride};
+use crate::group::{GROUP_ROWS, Group, Panels};
+use crate::micro::{COLS, DEPTH, ROWS};
+use crate::panel::right_stride;
 use crate::par;
-
-/// Largest tile of a task, in rows and columns of the output.
-const TILE: (usize, usize) = (1024, 256);
-/// Tiles wanted when there is enough work, so that a handful of threads is kept busy to the end.
-const WANTED_TILES: usize = 8;
-/// Tiles are not cut below this many rows and columns: packing would cost more than the threads gain.
-const MIN_TILE: (usize, usize) = (120, 128);
-/// Multiply-adds below which a tile is not worth a task of its own.
-const MIN_TILE_WORK: usize = 1 << 20;
-/// Rows of tiles are a multiple of this, a multiple of `ROWS`.
-const TILE_STEP: usize = 24;
-/// Blocks of `ROWS` rows in a group.
-const GROUP: usize = 16;
+use crate::prefetch::{Prefetch, Region};
+use crate::scratch::Lines;
+use crate::tiles::Tiles;
 
 /// The sizes of a product.
 #[derive(Clone, Copy)]
@@ -62,7 +55,7 @@ pub(crate) unsafe trait Operands: Sync {
 
     /// Fills `pointers`, one entry for every block of rows and tap of the visit, blocks outermost; returns the elements
     /// from one step to the next. Rows beyond the range may point to anything readable. What does not lie well in memory
-    /// is copied to `space`, which has room for panels of all rows, [`LEFT_STRIDE`] apart.
+    /// is copied to `space`, which has room for panels of all rows, [`LEFT_STRIDE`](crate::panel::LEFT_STRIDE) apart.
     fn left(
         &self,
         rows: Range<usize>,
@@ -70,6 +63,12 @@ pub(crate) unsafe trait Operands: Sync {
         pointers: &mut [RowPointers],
         space: &mut [f32],
     ) -> usize;
+
+    /// Where the left operand of some rows lies, about.
+    fn left_region(&self, rows: Range<usize>, visit: &Visit) -> Region;
+
+    /// Where the right operand of some columns lies, about.
+    fn right_region(&self, cols: Range<usize>, visit: &Visit) -> Region;
 
     /// The address of column 0 of a row of the output.
     fn target(&self, row: usize) -> *mut f32;
@@ -82,138 +81,155 @@ pub(crate) unsafe trait Operands: Sync {
 
 /// Computes the product on the current pool.
 pub(crate) fn product(size: Size, operands: &impl Operands, write: Write, alpha: f32) {
-    let tiles = Tiles::of(size);
-    par::for_each(tiles.count(), |tile| one_tile(size, operands, tiles.tile(tile), write, alpha));
+    let tiles = size.tiles();
+    par::for_each(tiles.count(), |index| Task::new(size, operands, tiles, index, alpha).run(write));
 }
 
 /// Like [`product`], on the current thread; for use inside a task.
 pub(crate) fn product_serial(size: Size, operands: &impl Operands, write: Write, alpha: f32) {
-    let tiles = Tiles::of(size);
-    (0..tiles.count()).for_each(|tile| one_tile(size, operands, tiles.tile(tile), write, alpha));
+    let tiles = size.tiles();
+    (0..tiles.count()).for_each(|index| Task::new(size, operands, tiles, index, alpha).run(write));
 }
 
-/// The tiles of an output, row by row.
-struct Tiles {
-    rows: usize,
-    cols: usize,
-    tile: (usize, usize),
-}
-
-impl Tiles {
-    fn of(size: Size) -> Tiles {
-        let Size { rows, cols, taps, depth } = size;
-        Tiles { rows, cols, tile: tile_size(rows, cols, taps * depth) }
-    }
-
-    fn count(&self) -> usize {
-        self.rows.div_ceil(self.tile.0) * self.cols.div_ceil(self.tile.1)
-    }
-
-    fn tile(&self, index: usize) -> (Range<usize>, Range<usize>) {
-        let across = self.cols.div_ceil(self.tile.1);
-        let (row, col) = (index / across * self.tile.0, index % across * self.tile.1);
-        (row..self.rows.min(row + self.tile.0), col..self.cols.min(col + self.tile.1))
+impl Size {
+    fn tiles(&self) -> Tiles {
+        Tiles::of(self.rows, self.cols, self.taps * self.depth)
     }
 }
 
 /// What a thread keeps from task to task.
 struct Scratch {
-    left: Vec<f32>,
-    right: Vec<f32>,
+    left: Lines,
+    right: Lines,
     pointers: Vec<RowPointers>,
 }
 
 thread_local! {
     static SCRATCH: RefCell<Scratch> =
-        const { RefCell::new(Scratch { left: Vec::new(), right: Vec::new(), pointers: Vec::new() }) };
+        const { RefCell::new(Scratch { left: Lines::new(), right: Lines::new(), pointers: Vec::new() }) };
 }
 
-fn one_tile(
+/// One task: the product of a tile.
+struct Task<'a, O> {
+    operands: &'a O,
     size: Size,
-    operands: &impl Operands,
-    (rows, cols): (Range<usize>, Range<usize>),
-    mut write: Write,
-    alpha: f32,
-) {
-    SCRATCH.with_borrow_mut(|scratch| {
-        scratch.left.resize(GROUP * LEFT_STRIDE, 0.0);
-        for visit in visits(size) {
-            let len = visit.steps.len();
-            let block_len = cols.len().div_ceil(COLS) * right_stride(len);
-            let needed = visit.taps.len() * block_len;
-            if scratch.right.len() < needed {
-                scratch.right.resize(needed, 0.0);
-            }
-            let blocks = &mut scratch.right[..needed];
-            for (tap, block) in visit.taps.clone().zip(blocks.chunks_exact_mut(block_len.max(1))) {
-                operands.pack_right(tap, visit.steps.clone(), cols.clone(), block);
-            }
-            let blocks = &*blocks;
-            for row in rows.clone().step_by(GROUP * ROWS) {
-                let rows = row..rows.end.min(row + GROUP * ROWS);
-                let n_pointers = rows.len().div_ceil(ROWS) * visit.taps.len();
-                scratch.pointers.resize(n_pointers, [std::ptr::null(); ROWS]);
-                let left_step = operands.left(rows.clone(), &visit, &mut scratch.pointers, &mut scratch.left);
-                let steps = Steps { len, left: left_step, right: COLS };
-                let group = Group { rows, cols: cols.clone(), write, alpha };
-                one_group(operands, group, visit.taps.len(), steps, &scratch.pointers, blocks);
-            }
-            write = Write::Accumulate;
-        }
-    });
-}
-
-/// The rows of a group, the columns of its tile, and how to write them.
-struct Group {
+    tiles: Tiles,
+    index: usize,
     rows: Range<usize>,
     cols: Range<usize>,
-    write: Write,
     alpha: f32,
 }
 
-fn one_group(
-    operands: &impl Operands,
-    group: Group,
-    n_taps: usize,
-    steps: Steps,
-    pointers: &[RowPointers],
-    blocks: &[f32],
-) {
-    let Group { rows, cols, write, alpha } = group;
-    let mut targets = [[std::ptr::null_mut(); ROWS]; GROUP];
-    for (target, row) in targets.as_flattened_mut().iter_mut().zip(rows.clone()) {
-        *target = operands.target(row);
+impl<'a, O: Operands> Task<'a, O> {
+    fn new(size: Size, operands: &'a O, tiles: Tiles, index: usize, alpha: f32) -> Self {
+        let (rows, cols) = tiles.tile(index);
+        Task { operands, size, tiles, index, rows, cols, alpha }
     }
-    let col_stride = operands.col_stride();
-    let panel_stride = right_stride(steps.len);
-    let block_len = cols.len().div_ceil(COLS) * panel_stride;
-    for (panel, col) in cols.clone().step_by(COLS).enumerate() {
-        for (block, row) in rows.clone().step_by(ROWS).enumerate() {
-            let pointers = &pointers[block * n_taps..][..n_taps];
-            let run = |r: usize| Run {
-                left: pointers[r],
-                right: blocks[r * block_len + panel * panel_stride..].as_ptr(),
-            };
-            let target = Target {
-                rows: targets[block].map(|row| row.wrapping_add(col * col_stride)),
-                n_rows: ROWS.min(rows.end - row),
-                n_cols: COLS.min(cols.end - col),
-                col_stride,
-                write,
-                alpha,
-            };
-            // SAFETY: the left pointers are readable by the promise of `Operands`; a panel has `COLS` elements for
-            // every step of every tap; the target rows are writable, and tiles are disjoint.
-            unsafe { micro::tile(n_taps, run, steps, &target) };
+
+    fn run(&self, mut write: Write) {
+        SCRATCH.with_borrow_mut(|scratch| {
+            let mut visits = visits(self.size).peekable();
+            while let Some(visit) = visits.next() {
+                if self.group(self.rows.start).end == self.rows.end {
+                    self.panel_by_panel(&visit, visits.peek(), write, scratch);
+                } else {
+                    self.group_by_group(&visit, visits.peek(), write, scratch);
+                }
+                write = Write::Accumulate;
+            }
+        });
+    }
+
+    /// The rows of the group that begins with `row`.
+    fn group(&self, row: usize) -> Range<usize> {
+        row..self.rows.end.min(row + GROUP_ROWS)
+    }
+
+    /// The columns of the panel that begins with `col`.
+    fn panel(&self, col: usize) -> Range<usize> {
+        col..self.cols.end.min(col + COLS)
+    }
+
+    /// Packs the right operand once for all groups.
+    fn group_by_group(&self, visit: &Visit, next: Option<&Visit>, write: Write, scratch: &mut Scratch) {
+        let Scratch { left, right, pointers } = scratch;
+        let panel_len = right_stride(visit.steps.len());
+        let n_panels = self.cols.len().div_ceil(COLS);
+        // A visit without taps reads no panel, but its panels have a place all the same.
+        let blocks = right.get(visit.taps.len().max(1) * n_panels * panel_len);
+        for (tap, block) in visit.taps.clone().zip(blocks.chunks_exact_mut((n_panels * panel_len).max(1))) {
+            self.operands.pack_right(tap, visit.steps.clone(), self.cols.clone(), block);
         }
+        for row in self.rows.clone().step_by(GROUP_ROWS) {
+            let group = Group::new(self.operands, self.alpha, self.group(row), visit, write, left, pointers);
+            let regions = if group.rows.end < self.rows.end {
+                [Region::NONE, self.operands.left_region(self.group(group.rows.end), visit)]
+            } else {
+                self.regions_behind(next, |cols| cols)
+            };
+            let mut prefetches = regions.map(|region| Prefetch::new(region, group.n_blocks() * n_panels));
+            for (panel, col) in self.cols.clone().step_by(COLS).enumerate() {
+                let panels = Panels { first: &blocks[panel * panel_len..], stride: n_panels * panel_len };
+                group.multiply(panels, self.panel(col), prefetches.each_mut());
+            }
+        }
+    }
+
+    /// With one group of rows there is nothing to pack for later: panels of the right operand are packed one at a time,
+    /// and stay in the first-level cache until they have been used.
+    fn panel_by_panel(&self, visit: &Visit, next: Option<&Visit>, write: Write, scratch: &mut Scratch) {
+        let Scratch { left, right, pointers } = scratch;
+        let panel_len = right_stride(visit.steps.len());
+        let panels = right.get(visit.taps.len() * panel_len);
+        let group = Group::new(self.operands, self.alpha, self.rows.clone(), visit, write, left, pointers);
+        let [right_behind, left_behind] =
+            self.regions_behind(next, |cols| cols.start..cols.end.min(cols.start + COLS));
+        let n_panels = self.cols.len().div_ceil(COLS);
+        let mut left_prefetch = Prefetch::new(left_behind, group.n_blocks() * n_panels);
+        for col in self.cols.clone().step_by(COLS) {
+            let panel = self.panel(col);
+            for (tap, packed) in visit.taps.clone().zip(panels.chunks_exact_mut(panel_len.max(1))) {
+                self.operands.pack_right(tap, visit.steps.clone(), panel.clone(), packed);
+            }
+            let region = if panel.end < self.cols.end {
+                self.operands.right_region(self.panel(panel.end), visit)
+            } else {
+                right_behind
+            };
+            let mut right_prefetch = Prefetch::new(region, group.n_blocks());
+            group.multiply(
+                Panels { first: panels, stride: panel_len },
+                panel,
+                [&mut left_prefetch, &mut right_prefetch],
+            );
+        }
+    }
+
+    /// What is read first after a visit, right and left: in the next visit if there is one, else in the first visit of
+    /// the next tile, which mostly is the same thread's. `first` are the columns of a tile that are packed first.
+    fn regions_behind(
+        &self,
+        next: Option<&Visit>,
+        first: impl Fn(Range<usize>) -> Range<usize>,
+    ) -> [Region; 2] {
+        let (index, visit) = match next {
+            Some(visit) => (self.index, Some(visit.clone())),
+            None => {
+                (self.index + 1, visits(self.size).next().filter(|_| self.index + 1 < self.tiles.count()))
+            }
+        };
+        let Some(visit) = visit else { return [Region::NONE; 2] };
+        let (rows, cols) = self.tiles.tile(index);
+        let rows = rows.start..rows.end.min(rows.start + GROUP_ROWS);
+        [self.operands.right_region(first(cols), &visit), self.operands.left_region(rows, &visit)]
     }
 }
 
 /// The parts of the sums, in order; one without steps if the sums are empty, so that the output is still written.
 fn visits(size: Size) -> impl Iterator<Item = Visit> {
     let Size { taps, depth, .. } = size;
-    let len = even_part(depth, DEPTH, 1);
-    let n_taps = even_part(taps, DEPTH / len, 1);
+    let len = even_part(depth, DEPTH);
+    let n_taps = even_part(taps, DEPTH / len);
     let step_starts = (0..depth.max(1)).step_by(len);
     step_starts.flat_map(move |start| {
         let steps = start..depth.min(start + len);
@@ -222,28 +238,10 @@ fn visits(size: Size) -> impl Iterator<Item = Visit> {
     })
 }
 
-/// Rows and columns of a tile: the largest allowed, halved along the longer side while that yields useful tasks.
-fn tile_size(rows: usize, cols: usize, depth: usize) -> (usize, usize) {
-    let (mut tile_rows, mut tile_cols) = (even_part(rows, TILE.0, TILE_STEP), even_part(cols, TILE.1, COLS));
-    loop {
-        let n_tiles = rows.div_ceil(tile_rows) * cols.div_ceil(tile_cols);
-        let work = tile_rows.saturating_mul(tile_cols).saturating_mul(depth);
-        let (cut_rows, cut_cols) = (tile_rows >= 2 * MIN_TILE.0, tile_cols >= 2 * MIN_TILE.1);
-        if n_tiles >= WANTED_TILES || work < 2 * MIN_TILE_WORK || !(cut_rows || cut_cols) {
-            return (tile_rows, tile_cols);
-        }
-        if cut_rows && (tile_rows >= tile_cols || !cut_cols) {
-            tile_rows = even_part(rows, tile_rows / 2, TILE_STEP);
-        } else {
-            tile_cols = even_part(cols, tile_cols / 2, COLS);
-        }
-    }
-}
-
-/// Size of the parts when `len` is cut as evenly as possible into parts of about `limit`, in whole steps.
-fn even_part(len: usize, limit: usize, step: usize) -> usize {
+/// Size of the parts when `len` is cut as evenly as possible into parts of at most `limit`.
+fn even_part(len: usize, limit: usize) -> usize {
     let parts = len.div_ceil(limit.max(1)).max(1);
-    len.div_ceil(parts).max(1).next_multiple_of(step)
+    len.div_ceil(parts).max(1)
 }
 
 #[cfg(test)]
@@ -265,19 +263,6 @@ mod tests {
         for (taps, depth) in [(0, 5), (1, 0)] {
             let steps = visits(Size { rows: 1, cols: 1, taps, depth }).map(|v| v.taps.len() * v.steps.len());
             assert_eq!(steps.collect::<Vec<_>>(), [0]);
-        }
-    }
-
-    #[test]
-    fn tiles_stay_bounded_and_large_work_is_shared() {
-        for (rows, cols, depth) in
-            [(1, 1, 1), (5000, 64, 64), (64, 576, 100_000), (83, 50_257, 768), (7, 0, 3)]
-        {
-            let (tile_rows, tile_cols) = tile_size(rows, cols, depth);
-            assert!((1..=TILE.0 + TILE_STEP).contains(&tile_rows), "{tile_rows} rows");
-            assert!((1..=TILE.1 + COLS).contains(&tile_cols), "{tile_cols} columns");
-            let n_tiles = rows.div_ceil(tile_rows) * cols.div_ceil(tile_cols);
-            assert!(rows * cols < MIN_TILE.0 * MIN_TILE.1 * 4 || n_tiles >= 4, "{n_tiles} tiles");
         }
     }
 }

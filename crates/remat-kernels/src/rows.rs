@@ -2,6 +2,7 @@
 //!
 //! `f64` sums of `f32` products are so accurate that one pass over the data suffices where `f32` would need two:
 //! `Σ x²/n - (Σ x/n)²` keeps seven digits even if the mean is ten thousand times the standard deviation.
+//! Where terms do not cancel, a few at a time are added in `f32` first, because conversions take longer than additions.
 
 use std::ops::Range;
 
@@ -11,8 +12,12 @@ use crate::simd::wide;
 
 /// Sums kept side by side along a row.
 const LANES: usize = 16;
+/// Elements of a row that are added in `f32`: eight terms for every lane.
+const BLOCK: usize = 8 * LANES;
 /// Rows that are added to the sums of the columns together.
 const ROWS: usize = 8;
+/// Rows whose squares are added in `f32`.
+const SQUARE_ROWS: usize = 16;
 /// Elements of a chunk of rows: enough to pay for a task.
 const CHUNK_ELEMENTS: usize = 1 << 15;
 /// Bounds the workspace; more chunks than this help no machine.
@@ -62,6 +67,53 @@ pub(crate) fn sum_row<const N: usize, const K: usize>(
     sums.map(|lanes| lanes.iter().sum())
 }
 
+/// Like [`sum_row`] for terms that do not cancel: they are added in `f32` within a block and in `f64` beyond it, because
+/// the conversions would take longer than everything else.
+#[inline(always)]
+pub(crate) fn sum_row_in_blocks<const N: usize, const K: usize>(
+    inputs: [(Src<'_>, usize); N],
+    cols: usize,
+    f: impl Fn([f32; N]) -> [f32; K],
+) -> [f64; K] {
+    let mut sums = [[0.0f64; LANES]; K];
+    let whole = cols / LANES * LANES;
+    for first in (0..whole).step_by(BLOCK) {
+        let mut partial = [[0.0f32; LANES]; K];
+        for at in (first..whole.min(first + BLOCK)).step_by(LANES) {
+            let mut blocks = [[0.0; LANES]; N];
+            for (block, (input, start)) in blocks.iter_mut().zip(inputs) {
+                *block = input.array(start + at);
+            }
+            for lane in 0..LANES {
+                let mut x = [0.0; N];
+                for (x, block) in x.iter_mut().zip(&blocks) {
+                    *x = block[lane];
+                }
+                let terms = f(x);
+                for (sum, term) in partial.iter_mut().zip(terms) {
+                    sum[lane] += term;
+                }
+            }
+        }
+        for (sums, partial) in sums.iter_mut().zip(&partial) {
+            for (sum, &partial) in sums.iter_mut().zip(partial) {
+                *sum += f64::from(partial);
+            }
+        }
+    }
+    for at in whole..cols {
+        let mut x = [0.0; N];
+        for (x, (input, start)) in x.iter_mut().zip(inputs) {
+            [*x] = input.array(start + at);
+        }
+        let terms = f(x);
+        for (sum, term) in sums.iter_mut().zip(terms) {
+            sum[at - whole] += f64::from(term);
+        }
+    }
+    sums.map(|lanes| lanes.iter().sum())
+}
+
 /// The largest element of a row; not-a-number is passed over.
 #[inline(always)]
 pub(crate) fn max_row(x: Src<'_>, start: usize, cols: usize) -> f32 {
@@ -89,7 +141,7 @@ pub(crate) struct ColumnMoments<'w> {
     pub(crate) moment: &'w [f64],
 }
 
-/// Elements of workspace that [`column_moments`] needs.
+/// Elements of workspace that [`column_moments`] and [`column_squares`] need.
 pub(crate) fn column_moments_workspace(rows: usize, cols: usize) -> usize {
     // An f64 takes two elements; one more lets them be aligned.
     2 * 2 * n_chunks(rows, cols) * cols + 1
@@ -127,24 +179,32 @@ pub(crate) fn sum_chunks(
     ColumnMoments { sum, moment }
 }
 
-/// Sums over the rows of `a` and of its products with `b`, or with itself; both are `[rows, cols]`.
+/// Sums over the rows of `a` and of its products with `b`; both are `[rows, cols]`.
 pub(crate) fn column_moments<'w>(
     a: Src<'_>,
-    b: Option<Src<'_>>,
+    b: Src<'_>,
     cols: usize,
     workspace: &'w mut [f32],
 ) -> ColumnMoments<'w> {
     let rows = a.len() / cols.max(1);
-    let other = b.unwrap_or(a);
-    assert_eq!((a.len(), other.len()), (rows * cols, rows * cols), "both matrices are [rows, cols]");
+    assert_eq!((a.len(), b.len()), (rows * cols, rows * cols), "both matrices are [rows, cols]");
     sum_chunks(rows, cols, workspace, |rows, partial| {
         // SAFETY: nothing is written before all sums are taken.
-        let (a, other) = unsafe { (a.slice(), other.slice()) };
+        let (a, b) = unsafe { (a.slice(), b.slice()) };
         let of_chunk = rows.start * cols..rows.end * cols;
-        match b {
-            Some(_) => chunk_moments(&a[of_chunk.clone()], &other[of_chunk], cols, partial),
-            None => chunk_squares(&a[of_chunk], cols, partial),
-        }
+        chunk_moments(&a[of_chunk.clone()], &b[of_chunk], cols, partial);
+    })
+}
+
+/// Sums over the rows of `x - pivot` and of their squares; `x` is `[rows, cols]`, and there is a pivot for every column.
+///
+/// With pivots that are typical elements the terms do not cancel, and few of them at a time can be added in `f32`.
+pub(crate) fn column_squares<'w>(x: Src<'_>, pivots: &[f32], workspace: &'w mut [f32]) -> ColumnMoments<'w> {
+    let cols = pivots.len();
+    let rows = x.len() / cols.max(1);
+    assert_eq!(x.len(), rows * cols, "the matrix is [rows, cols]");
+    sum_chunks(rows, cols, workspace, |rows, partial| {
+        chunk_squares(x.part(rows.start * cols, rows.len() * cols), pivots, partial);
     })
 }
 
@@ -165,18 +225,47 @@ wide! {
 }
 
 wide! {
-    /// Like [`chunk_moments`] with `b` the same as `a`, which is then read and converted once.
-    fn chunk_squares(a: &[f32], cols: usize, partial: &mut [f64]) {
+    /// Adds what [`column_squares`] sums over the rows of a chunk to its sums, `2 cols` of them.
+    fn chunk_squares(x: Src<'_>, pivots: &[f32], partial: &mut [f64]) {
+        let cols = pivots.len();
         let (sums, moments) = partial.split_at_mut(cols);
-        let groups = a.chunks_exact(ROWS * cols);
-        let rest = groups.remainder();
-        for a in groups {
-            let row = |i: usize| (&a[i * cols..][..cols], &a[i * cols..][..cols]);
-            add_rows::<ROWS>(std::array::from_fn(row), sums, moments);
+        for first in (0..x.len()).step_by(SQUARE_ROWS * cols.max(1)) {
+            let group = x.part(first, (SQUARE_ROWS * cols).min(x.len() - first));
+            let whole = cols / LANES * LANES;
+            for at in (0..whole).step_by(LANES) {
+                square_columns::<LANES>(group, pivots, at, sums, moments);
+            }
+            for at in whole..cols {
+                square_columns::<1>(group, pivots, at, sums, moments);
+            }
         }
-        for row in rest.chunks_exact(cols) {
-            add_rows([(row, row)], sums, moments);
+    }
+}
+
+/// Columns `at..at + W` of a few rows.
+#[inline(always)]
+fn square_columns<const W: usize>(
+    rows: Src<'_>,
+    pivots: &[f32],
+    at: usize,
+    sums: &mut [f64],
+    moments: &mut [f64],
+) {
+    let pivot: [f32; W] = Src::from(pivots).array(at);
+    let (mut sum, mut moment) = ([0.0f32; W], [0.0f32; W]);
+    for start in (0..rows.len()).step_by(pivots.len()) {
+        let x: [f32; W] = rows.array(start + at);
+        for c in 0..W {
+            let distance = x[c] - pivot[c];
+            sum[c] += distance;
+            moment[c] = distance.mul_add(distance, moment[c]);
         }
+    }
+    for (total, part) in sums[at..at + W].iter_mut().zip(sum) {
+        *total += f64::from(part);
+    }
+    for (total, part) in moments[at..at + W].iter_mut().zip(moment) {
+        *total += f64::from(part);
     }
 }
 

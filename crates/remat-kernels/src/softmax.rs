@@ -9,8 +9,9 @@ use std::ops::Range;
 
 use crate::elementwise::{Map, map_run};
 use crate::math::exp;
+use crate::prefetch::prefetch;
 use crate::raw::{Dst, Src};
-use crate::rows::{for_each_rows, max_row, sum_row};
+use crate::rows::{for_each_rows, max_row, sum_row_in_blocks};
 use crate::simd::wide;
 
 /// `y[r, c] = e^x[r, c] / Σ_k e^x[r, k]`.
@@ -48,7 +49,7 @@ wide! {
         for row in rows {
             let start = row * cols;
             let inputs = [(y, start), (dy, start)];
-            let [inner] = sum_row(inputs, cols, |[y, dy]| [f64::from(y) * f64::from(dy)]);
+            let [inner] = sum_row_in_blocks(inputs, cols, |[y, dy]| [y * dy]);
             let inner = inner as f32;
             map_run(inputs, (dx, start), cols, |[y, dy]: [f32; 2]| y * (dy - inner));
         }
@@ -68,6 +69,10 @@ fn sum_of_exp(x: Src<'_>, start: usize, cols: usize, shift: f32, visit: impl Fn(
     let mut sums = [0.0f64; LANES];
     let whole = cols / BLOCK * BLOCK;
     for at in (0..whole).step_by(BLOCK) {
+        // The same columns of the next row, whose maximum is searched soon.
+        for line in (0..BLOCK).step_by(LINE) {
+            prefetch(x.address().wrapping_add(start + cols + at + line));
+        }
         let mut block: [f32; BLOCK] = x.array(start + at);
         for x in &mut block {
             *x = exp(*x - shift);
@@ -87,6 +92,8 @@ fn sum_of_exp(x: Src<'_>, start: usize, cols: usize, shift: f32, visit: impl Fn(
     sums.iter().sum()
 }
 
+/// Elements of a cache line.
+const LINE: usize = 16;
 /// Elements that are read, computed and written together, and the sums that they are first added to.
 const BLOCK: usize = 4 * LANES;
 const LANES: usize = 8;

@@ -14,6 +14,7 @@ use super::ConvShape;
 use crate::gemm::Write;
 use crate::micro::{DEPTH, ROWS};
 use crate::panel::{Strides, pack_right};
+use crate::prefetch::Region;
 use crate::product::{Operands, RowPointers, Size, Visit, product};
 use crate::raw::Dst;
 
@@ -190,6 +191,23 @@ unsafe impl Operands for Positions<'_> {
             }
         }
         1
+    }
+
+    /// What the last tap sees at the positions; the taps before it see what earlier rows have seen.
+    fn left_region(&self, rows: Range<usize>, visit: &Visit) -> Region {
+        let (Image { h, w, c }, source) = self.source;
+        let Some(tap) = self.phase.taps[visit.taps.clone()].last() else { return Region::NONE };
+        let (image, a, b) = self.phase.unravel(rows.start);
+        let (step_h, step_w) = self.phase.source_step;
+        let pixel =
+            ((image * h + a * step_h) * w + b * step_w) as isize + tap.shift.0 * w as isize + tap.shift.1;
+        let start = source.as_ptr().wrapping_offset(pixel * c as isize).wrapping_add(visit.steps.start);
+        Region { start, n_runs: rows.len(), stride: step_w * c, run_len: visit.steps.len() }
+    }
+
+    /// Weights are small next to images, and every tile packs the same ones.
+    fn right_region(&self, _cols: Range<usize>, _visit: &Visit) -> Region {
+        Region::NONE
     }
 
     fn target(&self, row: usize) -> *mut f32 {

@@ -1,11 +1,12 @@
 //! Two-dimensional convolution, forward and both gradients; images are NHWC, weights OHWI.
 //!
-//! In: `x: [n, h, w, c]`, `weight: [o, kh, kw, c / groups]`. Out: `y: [n, out_h, out_w, o]`. Four ways:
+//! In: `x: [n, h, w, c]`, `weight: [o, kh, kw, c / groups]`. Out: `y: [n, out_h, out_w, o]`. Five ways:
 //!
 //! * a 1×1 kernel with stride 1 and no padding is a matrix product on the buffers as they are;
 //! * a depthwise convolution (one channel per group) is a direct loop over the channels, see `depthwise`;
 //! * a kernel with enough channels reads the image through pointers (`indirect`), and its weight gradient packs the
 //!   image straight into the product (`weights`, if channels come in whole vectors), both without workspace;
+//! * a kernel on few channels does the same with runs of whole pixels (`few_channels`), except for the input gradient;
 //! * everything else copies the receptive fields of a piece of output rows into the workspace (`patches`), one row
 //!   of `kh · kw · c / groups` for every output position, and multiplies. Pieces are as large as `PIECE` allows,
 //!   and at least one row of the output.
@@ -14,6 +15,7 @@
 //! Time O(n · out_h · out_w · o · kh · kw · c / groups).
 
 mod depthwise;
+mod few_channels;
 mod indirect;
 mod patches;
 mod shape;
@@ -75,15 +77,18 @@ fn patch_workspace(shape: &ConvShape) -> usize {
 /// Elements of workspace that [`conv`] needs.
 pub fn conv_workspace(shape: &ConvShape) -> usize {
     match way(shape) {
-        Way::Pointwise(_) | Way::Indirect => 0,
-        Way::Depthwise => depthwise::weight_workspace(shape),
-        Way::Patches => patch_workspace(shape),
+        Way::Patches if few_channels::is_possible(shape) => 0,
+        _ => conv_grad_input_workspace(shape),
     }
 }
 
 /// Elements of workspace that [`conv_grad_input`] needs.
 pub fn conv_grad_input_workspace(shape: &ConvShape) -> usize {
-    conv_workspace(shape)
+    match way(shape) {
+        Way::Pointwise(_) | Way::Indirect => 0,
+        Way::Depthwise => depthwise::weight_workspace(shape),
+        Way::Patches => patch_workspace(shape),
+    }
 }
 
 /// Elements of workspace that [`conv_grad_weight`] needs.
@@ -91,7 +96,7 @@ pub fn conv_grad_weight_workspace(shape: &ConvShape) -> usize {
     match way(shape) {
         Way::Pointwise(_) => 0,
         Way::Depthwise => depthwise::grad_weight_workspace(shape),
-        Way::Indirect if weights::is_possible(shape) => 0,
+        Way::Indirect | Way::Patches if weights::is_possible(shape) => 0,
         Way::Indirect | Way::Patches => patch_workspace(shape),
     }
 }
@@ -114,6 +119,9 @@ pub fn conv(
     let write = start_from_bias(bias, y);
     if let Way::Indirect = way(shape) {
         return indirect::run(shape, Direction::Forward, x, weight, write, y);
+    }
+    if few_channels::is_possible(shape) {
+        return few_channels::forward(shape, x, weight, write, y);
     }
     let group = Group::of(shape);
     for piece in pieces(shape) {
@@ -184,7 +192,9 @@ pub fn conv_grad_weight(
     match way(shape) {
         Way::Pointwise(linear_shape) => return linear_grad_weight(linear_shape, dy, x, dweight),
         Way::Depthwise => return depthwise::grad_weight(shape, dy, x, dweight, workspace),
-        Way::Indirect if weights::is_possible(shape) => return weights::grad_weight(shape, dy, x, dweight),
+        Way::Indirect | Way::Patches if weights::is_possible(shape) => {
+            return weights::grad_weight(shape, dy, x, dweight);
+        }
         Way::Indirect | Way::Patches => {}
     }
     let group = Group::of(shape);

@@ -1,4 +1,4 @@
-//! Convolution against its definition, over shapes that take each of the three ways.
+//! Convolution against its definition, over shapes that take each of the ways.
 
 use super::*;
 use crate::naive::conv as naive;
@@ -123,11 +123,26 @@ fn many_channels() {
     check(ConvShape { n: 1, c: 20, o: 420, h: 4, w: 5, ..BASE });
 }
 
+/// Rows of the kernel as runs; the last one is longer than a visit of the product.
+#[test]
+fn few_channels() {
+    check(ConvShape { kh: 7, kw: 7, stride: (2, 2), padding: (3, 3), c: 3, o: 40, h: 30, w: 29, ..BASE });
+    check(ConvShape { c: 6, stride: (1, 2), padding: (2, 5), dilation: (2, 1), ..BASE });
+    check(ConvShape { n: 1, c: 14, kw: 25, w: 21, padding: (1, 12), ..BASE });
+}
+
+/// With a stride of two, three of four positions of the input are seen by no tap; there are several groups of them.
+#[test]
+fn strided_pointwise_kernel_on_a_large_image() {
+    let pointwise = ConvShape { kh: 1, kw: 1, padding: (0, 0), stride: (2, 2), ..BASE };
+    check(ConvShape { n: 1, c: 40, o: 16, h: 61, w: 60, ..pointwise });
+}
+
 #[test]
 fn several_pieces() {
     let shape = ConvShape { n: 3, h: 40, w: 33, c: 64, o: 2, ..BASE };
     assert!(pieces(&shape).count() > 1, "the shape must need several pieces");
-    assert!(conv_workspace(&shape) <= PIECE);
+    assert!(conv_grad_input_workspace(&shape) <= PIECE);
     check(shape);
 }
 

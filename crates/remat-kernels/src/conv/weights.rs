@@ -2,21 +2,27 @@
 //!
 //! In: `dy` and `x`. Out: `dweight: [o, kh · kw · c / groups]`. Row `o` of the left operand is channel `o` of `dy`, one
 //! step for every output position; column `(tap, channel)` of the right one is what the tap sees of the channel at that
-//! position. A panel of columns lies within one tap, so packing copies whole vectors of channels, and receptive fields
+//! position. Where channels come in whole vectors, a panel of columns lies within one tap, and packing copies vectors of
+//! channels; with few channels it lies within one or two rows of the kernel, which are runs of memory. So receptive fields
 //! never exist in memory. No workspace. Time O(positions · o · kh · kw · c / groups).
 
 use std::ops::Range;
 
-use super::{ConvShape, patches};
+use super::{ConvShape, few_channels, patches};
 use crate::gemm::Write;
-use crate::micro::{COLS, ROWS};
-use crate::panel::{LEFT_STRIDE, Strides, pack_left, right_stride};
+use crate::micro::COLS;
+use crate::panel::{point_at_neighbours, right_stride};
+use crate::prefetch::Region;
 use crate::product::{Operands, RowPointers, Size, Visit, product};
 use crate::raw::Dst;
 use crate::simd::wide;
 
-/// Whether panels lie within one tap.
+/// Whether panels lie within one tap, or at least in rows of the kernel that are runs of memory.
 pub(super) fn is_possible(shape: &ConvShape) -> bool {
+    within_taps(shape) || few_channels::is_possible(shape)
+}
+
+fn within_taps(shape: &ConvShape) -> bool {
     (shape.c / shape.groups).is_multiple_of(COLS)
 }
 
@@ -52,11 +58,16 @@ struct Positions<'a> {
     first_row: usize,
 }
 
-// SAFETY: the left operand is packed into the space, the rows of the output are the rows of `dweight`.
+// SAFETY: the left operand is read where it lies or packed into the space, the rows of the output are the rows of `dweight`.
 unsafe impl Operands for Positions<'_> {
     fn pack_right(&self, _tap: usize, steps: Range<usize>, cols: Range<usize>, block: &mut [f32]) {
+        let end = cols.end;
         for (panel, col) in block.chunks_exact_mut(right_stride(steps.len())).zip(cols.step_by(COLS)) {
             let (panel, _) = panel[..steps.len() * COLS].as_chunks_mut();
+            if !within_taps(self.shape) {
+                few_channels::pack_panel(self.shape, self.x, col..end.min(col + COLS), steps.clone(), panel);
+                continue;
+            }
             pack_panel(self.shape, &self.x[col % self.channels..], col / self.channels, steps.clone(), panel);
         }
     }
@@ -68,13 +79,30 @@ unsafe impl Operands for Positions<'_> {
         pointers: &mut [RowPointers],
         space: &mut [f32],
     ) -> usize {
-        let (step, len) = (self.shape.o, visit.steps.len());
+        let step = self.shape.o;
         let from = &self.dy[visit.steps.start * step + rows.start..];
-        pack_left(from, Strides { step, across: 1 }, len, rows.len(), space);
-        for (pointers, panel) in pointers.iter_mut().zip(space.chunks_exact(LEFT_STRIDE)) {
-            *pointers = std::array::from_fn(|i| panel[i..].as_ptr());
+        point_at_neighbours(from, step, visit.steps.len(), rows.len(), pointers, space)
+    }
+
+    fn left_region(&self, rows: Range<usize>, visit: &Visit) -> Region {
+        let (step, steps) = (self.shape.o, &visit.steps);
+        let start = self.dy.as_ptr().wrapping_add(steps.start * step + rows.start);
+        Region { start, n_runs: steps.len(), stride: step, run_len: rows.len() }
+    }
+
+    /// The channels of the pixels that the positions lie on, once for every row of the kernel: its other taps see the same
+    /// pixels. Few channels are read so often that they are there already.
+    fn right_region(&self, cols: Range<usize>, visit: &Visit) -> Region {
+        let (shape, channel) = (self.shape, cols.start % self.channels);
+        if !within_taps(shape) || !(cols.start / self.channels).is_multiple_of(shape.kw) {
+            return Region::NONE;
         }
-        ROWS
+        let (line, col) = (visit.steps.start / shape.out_w(), visit.steps.start % shape.out_w());
+        let image_line = line / shape.out_h() * shape.h + line % shape.out_h() * shape.stride.0;
+        let pixel = image_line * shape.w + col * shape.stride.1;
+        let start = self.x.as_ptr().wrapping_add(pixel * shape.c + channel);
+        let run_len = cols.len().min(self.channels - channel);
+        Region { start, n_runs: visit.steps.len(), stride: shape.stride.1 * shape.c, run_len }
     }
 
     fn target(&self, row: usize) -> *mut f32 {

@@ -4,6 +4,9 @@
 //! step after step. Columns and rows beyond the matrix are zeros, so the kernel needs no special case for them. Time
 //! O(steps · columns) and O(steps · rows).
 
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+
 use crate::micro::{COLS, DEPTH, ROWS};
 use crate::simd::wide;
 
@@ -16,12 +19,19 @@ pub(crate) fn right_stride(len: usize) -> usize {
 /// Elements from one panel of the left operand to the next: room for the longest panel, and again apart in the cache.
 pub(crate) const LEFT_STRIDE: usize = DEPTH * ROWS + 64;
 
+/// Elements between the rows or steps of a left operand from which on they are copied: lines so far apart fall into few
+/// sets of the caches.
+pub(crate) const FAR_APART: usize = 512;
+
 /// Elements from one element to its neighbour along the steps of a product and across them.
 #[derive(Clone, Copy)]
 pub(crate) struct Strides {
     pub(crate) step: usize,
     pub(crate) across: usize,
 }
+
+/// Elements of a vector.
+const VECTOR: usize = 8;
 
 /// `block[panel, k, j] = from[k · step + (panel · COLS + j) · across]` for columns below `n_cols`, else 0; panels are
 /// [`right_stride`] apart.
@@ -36,7 +46,14 @@ pub(crate) fn pack_right(from: &[f32], strides: Strides, len: usize, n_cols: usi
         for (panel, block) in block.chunks_mut(right_stride(len)).enumerate().take(whole) {
             let (from, panel) = (&from[panel * COLS * strides.across..], &mut block[..len * COLS]);
             if strides.step == 1 {
-                transpose_columns(from, strides.across, panel);
+                for half in [0, VECTOR] {
+                    transpose::<VECTOR, COLS>(
+                        &from[half * strides.across..],
+                        strides.across,
+                        len,
+                        &mut panel[half..],
+                    );
+                }
             } else {
                 pack_part::<COLS>(from, strides, COLS, panel);
             }
@@ -59,18 +76,56 @@ pub(crate) fn pack_left(from: &[f32], strides: Strides, len: usize, n_rows: usiz
         copy_rows(from, strides.step, len, whole, panels);
     } else {
         for (block, panel) in panels.chunks_mut(LEFT_STRIDE).enumerate().take(whole) {
-            pack_part::<ROWS>(
-                &from[block * ROWS * strides.across..],
-                strides,
-                ROWS,
-                &mut panel[..len * ROWS],
-            );
+            let from = &from[block * ROWS * strides.across..];
+            if strides.step == 1 {
+                transpose::<ROWS, ROWS>(from, strides.across, len, panel);
+            } else {
+                pack_part::<ROWS>(from, strides, ROWS, &mut panel[..len * ROWS]);
+            }
         }
     }
     if rest > 0 {
         let panel = &mut panels[whole * LEFT_STRIDE..][..len * ROWS];
-        pack_part::<ROWS>(&from[whole * ROWS * strides.across..], strides, rest, panel);
+        let from = &from[whole * ROWS * strides.across..];
+        match (strides.across, rest) {
+            (1, 1) => copy_rest::<1>(from, strides.step, panel),
+            (1, 2) => copy_rest::<2>(from, strides.step, panel),
+            (1, 3) => copy_rest::<3>(from, strides.step, panel),
+            (1, 4) => copy_rest::<4>(from, strides.step, panel),
+            (1, 5) => copy_rest::<5>(from, strides.step, panel),
+            _ => pack_part::<ROWS>(from, strides, rest, panel),
+        }
     }
+}
+
+/// Pointers to the rows of a left operand whose rows are neighbours and whose steps are `step` elements apart; returns the
+/// elements from one step to the next. Rows are read where they lie unless steps are far apart: then they are packed into
+/// `space`, as [`pack_left`] does.
+pub(crate) fn point_at_neighbours(
+    from: &[f32],
+    step: usize,
+    len: usize,
+    n_rows: usize,
+    pointers: &mut [[*const f32; ROWS]],
+    space: &mut [f32],
+) -> usize {
+    if step < FAR_APART {
+        for (block, pointers) in pointers.iter_mut().enumerate() {
+            // Rows beyond the last are the last.
+            *pointers = std::array::from_fn(|i| from[(block * ROWS + i).min(n_rows - 1)..].as_ptr());
+        }
+        return step;
+    }
+    pack_left(from, Strides { step, across: 1 }, len, n_rows, space);
+    point_at_panels(pointers, space)
+}
+
+/// Pointers to the rows of packed panels; returns the elements from one step to the next.
+pub(crate) fn point_at_panels(pointers: &mut [[*const f32; ROWS]], panels: &[f32]) -> usize {
+    for (pointers, panel) in pointers.iter_mut().zip(panels.chunks_exact(LEFT_STRIDE)) {
+        *pointers = std::array::from_fn(|i| panel[i..].as_ptr());
+    }
+    ROWS
 }
 
 /// A panel of `W` rows or columns, of which `used` exist.
@@ -83,14 +138,33 @@ fn pack_part<const W: usize>(from: &[f32], strides: Strides, used: usize, panel:
     }
 }
 
-wide! {
-    /// Rows are neighbours. Step by step over all panels, so that every line of the source is read once.
-    fn copy_rows(from: &[f32], step: usize, len: usize, n_panels: usize, panels: &mut [f32]) {
-        for k in 0..len {
-            let (rows, _) = from[k * step..][..n_panels * ROWS].as_chunks::<ROWS>();
-            for (panel, rows) in rows.iter().enumerate() {
-                panels[panel * LEFT_STRIDE + k * ROWS..][..ROWS].copy_from_slice(rows);
-            }
+/// Like [`pack_part`] for `USED` rows that are neighbours: a number that the compiler knows makes it several times as
+/// fast, and a layer of 64 channels has such a rest.
+fn copy_rest<const USED: usize>(from: &[f32], step: usize, panel: &mut [f32]) {
+    for (k, vector) in panel.as_chunks_mut::<ROWS>().0.iter_mut().enumerate() {
+        *vector = [0.0; ROWS];
+        vector[..USED].copy_from_slice(&from[k * step..][..USED]);
+    }
+}
+
+/// Rows are neighbours. A few steps at a time over all panels, so that every line of the source is read once.
+fn copy_rows(from: &[f32], step: usize, len: usize, n_panels: usize, panels: &mut [f32]) {
+    if n_panels == 0 {
+        return;
+    }
+    assert!(from.len() >= (len - 1) * step + n_panels * ROWS, "the source has all elements");
+    assert!(panels.len() >= (n_panels - 1) * LEFT_STRIDE + len * ROWS, "the target has room for all panels");
+    let mut done = 0;
+    #[cfg(target_arch = "x86_64")]
+    if step >= ROWS && std::arch::is_x86_feature_detected!("avx2") {
+        done = len / avx2::STEPS * avx2::STEPS;
+        // SAFETY: the CPU has AVX2; the assertions are those that the function wants.
+        unsafe { avx2::copy_rows(from, step, done, n_panels, panels) };
+    }
+    for k in done..len {
+        let (rows, _) = from[k * step..][..n_panels * ROWS].as_chunks::<ROWS>();
+        for (panel, rows) in rows.iter().enumerate() {
+            panels[panel * LEFT_STRIDE + k * ROWS..][..ROWS].copy_from_slice(rows);
         }
     }
 }
@@ -107,62 +181,25 @@ wide! {
     }
 }
 
-wide! {
-    /// Steps are neighbours: squares of eight columns by eight steps change places in registers.
-    fn transpose_columns(from: &[f32], across: usize, panel: &mut [f32]) {
-        let (vectors, _) = panel.as_chunks_mut::<COLS>();
-        let (squares, rest) = vectors.as_chunks_mut::<SQUARE>();
-        let n_squares = squares.len();
-        for (square, vectors) in squares.iter_mut().enumerate() {
-            for half in [0, SQUARE] {
-                let column = |j: usize| first_chunk(&from[(half + j) * across + square * SQUARE..]);
-                let rows = transposed(std::array::from_fn(column));
-                for (vector, row) in vectors.iter_mut().zip(rows) {
-                    vector[half..half + SQUARE].copy_from_slice(&row);
-                }
-            }
-        }
-        for (k, vector) in rest.iter_mut().enumerate() {
-            for (j, element) in vector.iter_mut().enumerate() {
-                *element = from[n_squares * SQUARE + k + j * across];
-            }
+/// Steps are neighbours: `to[k · W + i] = from[k + i · across]` for `i` below `N` and `k` below `len`.
+///
+/// Whole vectors are written: what lies behind the last of the `N` elements of a step changes, if it is not an element of
+/// a step itself.
+fn transpose<const N: usize, const W: usize>(from: &[f32], across: usize, len: usize, to: &mut [f32]) {
+    assert!(from.len() >= (N - 1) * across + len, "the source has all elements");
+    let mut done = 0;
+    #[cfg(target_arch = "x86_64")]
+    if len >= VECTOR && std::arch::is_x86_feature_detected!("avx2") {
+        done = len / VECTOR * VECTOR;
+        assert!(to.len() >= (done - 1) * W + VECTOR, "the target has room for all vectors");
+        // SAFETY: the CPU has AVX2; the assertions are those that the function wants.
+        unsafe { avx2::transpose::<N, W>(from, across, done, to) };
+    }
+    for k in done..len {
+        for i in 0..N {
+            to[k * W + i] = from[k + i * across];
         }
     }
-}
-
-/// Side of the squares that are transposed in registers.
-const SQUARE: usize = 8;
-
-#[inline(always)]
-fn first_chunk<const N: usize>(from: &[f32]) -> [f32; N] {
-    *from.first_chunk().expect("the caller asks for elements that are there")
-}
-
-/// Three rounds of exchanges, in which element `(i, j)` moves by the bits in which `i` and `j` differ; written so that
-/// each round becomes a handful of vector shuffles.
-#[inline(always)]
-fn transposed(rows: [[f32; SQUARE]; SQUARE]) -> [[f32; SQUARE]; SQUARE] {
-    let mut pairs = [[0.0; SQUARE]; SQUARE];
-    for i in (0..SQUARE).step_by(2) {
-        let (a, b) = (rows[i], rows[i + 1]);
-        pairs[i] = [a[0], b[0], a[1], b[1], a[4], b[4], a[5], b[5]];
-        pairs[i + 1] = [a[2], b[2], a[3], b[3], a[6], b[6], a[7], b[7]];
-    }
-    let mut quads = [[0.0; SQUARE]; SQUARE];
-    for i in (0..SQUARE).step_by(4) {
-        for half in 0..2 {
-            let (a, b) = (pairs[i + half], pairs[i + 2 + half]);
-            quads[i + 2 * half] = [a[0], a[1], b[0], b[1], a[4], a[5], b[4], b[5]];
-            quads[i + 2 * half + 1] = [a[2], a[3], b[2], b[3], a[6], a[7], b[6], b[7]];
-        }
-    }
-    let mut columns = [[0.0; SQUARE]; SQUARE];
-    for i in 0..SQUARE / 2 {
-        let (a, b) = (quads[i], quads[i + 4]);
-        columns[i] = [a[0], a[1], a[2], a[3], b[0], b[1], b[2], b[3]];
-        columns[i + 4] = [a[4], a[5], a[6], a[7], b[4], b[5], b[6], b[7]];
-    }
-    columns
 }
 
 #[cfg(test)]

@@ -1,0 +1,41 @@
+//! Memory that a thread keeps from task to task, aligned to cache lines.
+
+/// Elements of a cache line.
+const LINE: usize = 16;
+
+#[derive(Clone, Copy)]
+#[repr(C, align(64))]
+struct Line([f32; LINE]);
+
+/// Elements that begin with a cache line, so that no vector of a packed panel lies across two of them.
+pub(crate) struct Lines(Vec<Line>);
+
+impl Lines {
+    pub(crate) const fn new() -> Lines {
+        Lines(Vec::new())
+    }
+
+    /// The first `len` elements; what they hold is left from earlier, or zero.
+    pub(crate) fn get(&mut self, len: usize) -> &mut [f32] {
+        let n_lines = len.div_ceil(LINE);
+        if self.0.len() < n_lines {
+            self.0.resize(n_lines, Line([0.0; LINE]));
+        }
+        // SAFETY: a line is an array of `LINE` elements without padding, and there are enough of them.
+        unsafe { std::slice::from_raw_parts_mut(self.0.as_mut_ptr().cast(), len) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn elements_are_aligned_and_kept() {
+        let mut lines = Lines::new();
+        assert!(lines.get(0).is_empty());
+        lines.get(17)[16] = 3.0;
+        assert_eq!(lines.get(40)[16], 3.0);
+        assert!(lines.get(100).as_ptr().addr().is_multiple_of(64));
+    }
+}
