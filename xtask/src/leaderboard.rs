@@ -7,13 +7,14 @@ use anyhow::{Context as _, Result, ensure};
 use std::path::Path;
 use std::process::Command;
 
-/// Models with the options that make them interesting: deep, wide, and with long skips.
-const MODELS: &[(&str, &[&str])] = &[
-    ("resnet50", &["--batch", "8", "--image", "64"]),
-    ("resnet152", &["--batch", "4", "--image", "64"]),
-    ("unet", &["--batch", "2"]),
-    ("transformer", &["--batch", "4"]),
-    ("gpt", &["--batch", "4"]),
+/// File, model and options: deep, wide and with long skips; batches at which activations are most of the memory.
+const MODELS: &[(&str, &str, &[&str])] = &[
+    ("resnet152", "resnet152", &["--batch", "32"]),
+    ("unet", "unet", &["--batch", "16"]),
+    ("transformer-6", "transformer", &["--batch", "64", "--layers", "6"]),
+    ("transformer-24", "transformer", &["--batch", "64", "--layers", "24"]),
+    ("transformer-96", "transformer", &["--batch", "64", "--layers", "96"]),
+    ("gpt", "gpt", &["--batch", "8"]),
 ];
 
 /// Writes the problems and prints the table.
@@ -22,8 +23,8 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<()> {
     let folder = target.join("leaderboard");
     std::fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
     let mut files = Vec::new();
-    for (model, options) in MODELS {
-        let file = folder.join(format!("{model}.json"));
+    for (name, model, options) in MODELS {
+        let file = folder.join(format!("{name}.json"));
         let mut command =
             cargo(root, &["run", "--quiet", "--release", "-p", "remat-cli", "--", "plan", model]);
         command.args(["--budget", "100%", "--planner", "save-all"]).args(*options);

@@ -3,7 +3,7 @@
 //! `cargo run --release -p remat-plan --example leaderboard -- [PROBLEM.json ...] [BUDGET ...] [--planners a,b] [--time-limit 10] [--effort 1] [--seed 0]`
 //!
 //! Without files it plans generated networks; without budgets 80 %, 60 % and 40 % of the peak of keeping everything.
-//! `cargo xtask leaderboard` adds the problems of our own models.
+//! `cargo xtask leaderboard` adds the problems of our own models. Exit code 1 if another planner beats `best`.
 
 #[path = "../tests/common/mod.rs"]
 mod common;
@@ -11,11 +11,14 @@ mod common;
 use common::network;
 use remat_plan::{Budget, Bytes, Outcome, PLANNERS, Problem, Request, explain, solve};
 use std::error::Error;
+use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 /// Layers of the generated networks.
 const GENERATED: [usize; 3] = [12, 48, 192];
 const DEFAULT_BUDGETS: [&str; 3] = ["80%", "60%", "40%"];
+/// Equal costs differ by the rounding of their sums.
+const TOLERANCE: f64 = 1e-9;
 
 /// What was asked for.
 struct Arguments {
@@ -58,7 +61,8 @@ fn arguments() -> Result<Arguments, Box<dyn Error>> {
     Ok(result)
 }
 
-fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> Result<ExitCode, Box<dyn Error>> {
+    let mut n_beaten = 0;
     let Arguments { problems, budgets, planners, limits } = arguments()?;
     for problem in &problems {
         let keep_all = solve(problem, "save-all", &Request::new(Bytes(u64::MAX)))?;
@@ -70,16 +74,26 @@ fn main() -> Result<(), Box<dyn Error>> {
         );
         for budget in &budgets {
             let budget = budget.resolve(keep_all);
+            let mut costs = Vec::new();
             for planner in &planners {
-                print_line(problem, planner, &Request { budget, ..limits.clone() })?;
+                let cost = print_line(problem, planner, &Request { budget, ..limits.clone() })?;
+                costs.push((planner.as_str(), cost.unwrap_or(f64::INFINITY)));
+            }
+            let best = costs.iter().find(|(planner, _)| *planner == "best").map(|(_, cost)| *cost);
+            for (planner, cost) in costs {
+                if best.is_some_and(|best| best > cost * (1.0 + TOLERANCE)) {
+                    println!("{planner} beats best");
+                    n_beaten += 1;
+                }
             }
         }
         println!();
     }
-    Ok(())
+    Ok(if n_beaten == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn print_line(problem: &Problem, planner: &str, request: &Request) -> Result<(), Box<dyn Error>> {
+/// Plans, prints a line and returns the cost, if there is a plan.
+fn print_line(problem: &Problem, planner: &str, request: &Request) -> Result<Option<f64>, Box<dyn Error>> {
     let begin = Instant::now();
     let outcome = solve(problem, planner, request)?;
     let seconds = begin.elapsed().as_secs_f64();
@@ -96,5 +110,5 @@ fn print_line(problem: &Problem, planner: &str, request: &Request) -> Result<(),
             println!("  {verdict}, lowest peak {lowest_peak}, {seconds:.2} s");
         }
     }
-    Ok(())
+    Ok(outcome.plan().map(|plan| plan.cost))
 }

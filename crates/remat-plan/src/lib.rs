@@ -44,7 +44,7 @@ pub use ids::{NodeId, ValueId};
 pub use outcome::{Outcome, StopReason, Why};
 pub use pareto::{Frontier, Point, frontier};
 pub use plan::{PLAN_SCHEMA, Plan, PlanError, Status, Step};
-pub use planners::{PLANNERS, PlannerInfo, Request, UnknownModule, checkpoint};
+pub use planners::{CheckpointError, PLANNERS, PlannerInfo, Request, checkpoint};
 pub use problem::{Node, PROBLEM_SCHEMA, Phase, Problem, ProblemSpec, Value};
 pub use reasons::{Alternative, Reason, Relieved};
 pub use simulate::{Simulation, SimulationError, free_early, simulate};

@@ -2,8 +2,11 @@
 
 mod common;
 
-use common::{count, network, random_problem};
-use remat_plan::{Bytes, Outcome, PLANNERS, Problem, Request, check, memory_floor, simulate, solve};
+use common::{count, network, node, random_problem};
+use remat_plan::{
+    Bytes, Node, Outcome, PLANNERS, Phase, Problem, ProblemSpec, Request, Value, ValueId, check, checkpoint,
+    memory_floor, simulate, solve,
+};
 
 fn keep_all_peak(problem: &Problem) -> u64 {
     let outcome =
@@ -116,5 +119,64 @@ fn best_is_not_worse_than_any_other_planner_on_layered_graphs() {
                 assert!(best.is_some_and(|best| best <= other * (1.0 + 1e-9)), "{name}: {other} < {best:?}");
             }
         }
+    }
+}
+
+#[test]
+fn modules_that_read_overwritten_state_again_cannot_be_checkpointed() {
+    let value = |name: &str| Value { name: name.to_owned(), bytes: Bytes(8) };
+    let id = ValueId::new;
+    let in_module = |module: &str, node: Node| Node { module: Some(module.to_owned()), ..node };
+    // The update of w comes before the last reader of a, which would have to be recomputed from w.
+    let spec = ProblemSpec {
+        name: "early update".to_owned(),
+        cost_unit: "1".to_owned(),
+        fixed_bytes: Bytes(0),
+        values: ["x", "w", "a", "b", "loss", "dw", "w.new", "dx"].map(value).to_vec(),
+        inputs: vec![id(0), id(1)],
+        nodes: vec![
+            in_module("block.0", node("linear".into(), Phase::Forward, 1.0, vec![id(0), id(1)], vec![id(2)])),
+            in_module("block.1", node("gelu".into(), Phase::Forward, 1.0, vec![id(0)], vec![id(3)])),
+            node("loss".into(), Phase::Forward, 1.0, vec![id(2), id(3)], vec![id(4)]),
+            node("dw".into(), Phase::Backward, 1.0, vec![id(4)], vec![id(5)]),
+            Node {
+                consumes: vec![id(1)],
+                recompute: false,
+                ..node("sgd".into(), Phase::Optimizer, 1.0, vec![id(1), id(5)], vec![id(6)])
+            },
+            node("dx".into(), Phase::Backward, 1.0, vec![id(2), id(3)], vec![id(7)]),
+        ],
+        outputs: vec![id(6), id(7)],
+    };
+    let problem = Problem::new(spec).expect("valid");
+    let plan = checkpoint(&problem, &["block.1"]).expect("gelu needs x alone");
+    assert!(check(&problem, &plan).is_empty());
+    assert_eq!(plan.cost, problem.base_cost() + 1.0);
+    let error = checkpoint(&problem, &["block.1", "block.0"]).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "the modules `block.0` cannot be checkpointed: recomputing them in backward reads `w`, which the update `sgd` has \
+         overwritten by then; leave them out, or let the update run after them"
+    );
+    let error = checkpoint(&problem, &["block.7"]).unwrap_err().to_string();
+    assert_eq!(error, "no forward node belongs to the module `block.7`");
+}
+
+#[test]
+fn who_refuses_names_a_peak_that_can_be_asked_for() {
+    let problem = network(4, 10);
+    let floor = memory_floor(&problem).bytes;
+    for budget in [Bytes(0), Bytes(floor.0 - 1)] {
+        let request = Request { effort: Some(0.01), ..Request::new(budget) };
+        let lowest = |planner: &str| match solve(&problem, planner, &request).unwrap() {
+            Outcome::Infeasible { lowest_peak, .. } => lowest_peak,
+            plan => panic!("{planner} has a plan below the floor: {plan:?}"),
+        };
+        let best = lowest("best");
+        for info in PLANNERS.iter().filter(|info| info.name != "ilp") {
+            assert!(best <= lowest(info.name), "{} gets lower than best: {best}", info.name);
+        }
+        let again = Request { budget: best, ..request.clone() };
+        assert!(solve(&problem, "best", &again).unwrap().plan().is_some(), "{best} was promised");
     }
 }

@@ -103,9 +103,9 @@ pub enum Error {
         /// The cause.
         source: std::io::Error,
     },
-    /// A module to checkpoint that the model does not have.
+    /// Modules that cannot be checkpointed.
     #[error("{0}; `remat graph` and `remat profile` show the modules of a model")]
-    Module(#[from] remat_plan::UnknownModule),
+    Module(#[from] remat_plan::CheckpointError),
     /// The planner crate refused its input.
     #[error(transparent)]
     Plan(#[from] remat_plan::Error),

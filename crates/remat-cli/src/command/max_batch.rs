@@ -9,7 +9,7 @@ use crate::target::overhead_percent;
 use crate::{Answer, memory};
 use anyhow::{Result, bail};
 use clap::Args;
-use remat::pipeline::{Fit, Program, compile};
+use remat::pipeline::{Fit, Prepared, Program, compile};
 use remat::profile::Sample;
 use remat::train::{Rounds, contest};
 use remat_plan::{Budget, Bytes};
@@ -107,7 +107,7 @@ impl Flags {
             limit,
         };
         if let Some(fitting) = fitting {
-            self.confirm(&mut report, &fitting)?;
+            self.confirm(&mut report, &self.polished(batch, budget, fitting)?)?;
         }
         out.report(&report)?;
         Ok(Answer::of(batch > 0))
@@ -128,7 +128,8 @@ impl Flags {
         }
     }
 
-    /// The floor of a batch, and its program or why there is none.
+    /// The floor of a batch, and its program or why there is none. Whether a batch fits is found by a quick plan as a rule;
+    /// where that is too large and nothing proves that every plan is, the planner tries as hard as it was told to.
     fn try_batch(&self, batch: u64, budget: Bytes) -> Result<(Bytes, std::result::Result<Fitting, String>)> {
         let prepared = self.model(batch)?.prepare()?;
         let floor = prepared.floor.bytes;
@@ -136,14 +137,31 @@ impl Flags {
             let program = Box::new(prepared.keep_all);
             return Ok((floor, Ok(Fitting { program, overhead_percent: 0.0 })));
         }
-        let attempt = match compile(&prepared, &self.planner.planner, &self.planner.request(budget))? {
-            Fit::Fits(program) => {
-                let overhead_percent = overhead_percent(&prepared.problem.problem, &program.plan);
-                Ok(Fitting { program, overhead_percent })
-            }
+        let quick = self.planner.at_a_glance_unless_told();
+        let mut attempt = compile(&prepared, &quick.planner, &quick.request(budget))?;
+        let is_open = matches!(&attempt, Fit::Refused(refusal) if refusal.proof().is_none());
+        if is_open && quick != self.planner {
+            attempt = compile(&prepared, &self.planner.planner, &self.planner.request(budget))?;
+        }
+        let attempt = match attempt {
+            Fit::Fits(program) => Ok(Fitting::new(&prepared, program)),
             Fit::Refused(refusal) => Err(format!("batch {batch}: {refusal}")),
         };
         Ok((floor, attempt))
+    }
+
+    /// The answer with the plan that the planner finds when it tries as hard as it was told to.
+    fn polished(&self, batch: u64, budget: Bytes, fitting: Fitting) -> Result<Fitting> {
+        if fitting.overhead_percent <= 0.0 || self.planner.at_a_glance_unless_told() == self.planner {
+            return Ok(fitting);
+        }
+        let prepared = self.model(batch)?.prepare()?;
+        Ok(match compile(&prepared, &self.planner.planner, &self.planner.request(budget))? {
+            Fit::Fits(program) if program.plan.cost < fitting.program.plan.cost => {
+                Fitting::new(&prepared, program)
+            }
+            _ => fitting,
+        })
     }
 
     /// Adds what is known of the answer and, unless it was asked not to, runs it.
@@ -174,6 +192,13 @@ impl Flags {
 struct Fitting {
     program: Box<Program>,
     overhead_percent: f64,
+}
+
+impl Fitting {
+    fn new(prepared: &Prepared, program: Box<Program>) -> Fitting {
+        let overhead_percent = overhead_percent(&prepared.problem.problem, &program.plan);
+        Fitting { program, overhead_percent }
+    }
 }
 
 /// The largest batch that fits, or 0: doubling from the smallest, then halving the interval. What fits at a batch is

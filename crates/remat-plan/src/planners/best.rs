@@ -7,18 +7,20 @@
 //! time runs out, so the planner is anytime. Streams exchange plans only between epochs, which are measured in
 //! work, so with a limit on work alone the result does not depend on the machine.
 //!
-//! With the default effort the search ends early when the proven gap is tiny or when two epochs in a row brought nothing.
+//! Without a limit on time the search ends early when the proven gap is tiny or when two epochs in a row brought nothing.
 
+use crate::bound::memory_floor;
 use crate::ids::NodeId;
 use crate::outcome::{Outcome, Why};
 use crate::planners::flat::Flat;
 use crate::planners::limits::Limits;
 use crate::planners::one_cut::Cuts;
 use crate::planners::portfolio::{self, compare};
-use crate::planners::search::{Found, Lineage, Search};
-use crate::planners::{Request, exhaustive, keep_set, mu_two, not_reached, outcome_with_bound};
+use crate::planners::search::{Ending, Found, Lineage, SMALL_GAIN, Search};
+use crate::planners::{Request, exhaustive, keep_set, mu_two, outcome_with_bound};
 use crate::problem::Problem;
 use crate::units::Bytes;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 /// Work of effort 1: about three seconds.
@@ -38,20 +40,37 @@ const MOST_BYTES: usize = 320 << 20;
 const N_STREAMS: usize = 2;
 /// How many lineages are alive in each epoch of the search; the epochs have equal shares of the limits.
 const LINEAGES: [usize; 5] = [8, 4, 2, 2, 1];
-/// The default effort ends at this proven gap, or when two epochs gained less than this part of the cost.
+/// Coolings that each lineage should get in an epoch.
+const LEAST_COOLINGS: f64 = 2.0;
+/// Without a limit on time the race ends at this proven gap, and an epoch after as many coolings per stream and lineage
+/// that gained nothing.
 const SMALL_GAP: f64 = 1e-4;
-const SMALL_GAIN: f64 = 1e-5;
+const PATIENCE: usize = 4;
 
 pub(crate) fn plan(problem: &Problem, request: &Request) -> Outcome {
+    if problem.nodes.len() <= TINY && memory_floor(problem).bytes <= request.budget {
+        match exhaustive::answer(problem, request, "best", &Flat::new(problem), TINY_STATES) {
+            // There is no plan, but a peak to ask for instead.
+            Some(Outcome::Infeasible { why, .. }) => {
+                return match race(problem, request) {
+                    Outcome::Infeasible { lowest_peak, .. } => Outcome::Infeasible { lowest_peak, why },
+                    refutation => refutation,
+                };
+            }
+            Some(proved) => return proved,
+            None => {}
+        }
+    }
+    race(problem, request)
+}
+
+/// [`plan`] without the complete search of tiny graphs: portfolio, bounds and local search alone. On tiny graphs the
+/// tests compare it with the optimum, which says what it is worth on larger ones.
+pub fn race(problem: &Problem, request: &Request) -> Outcome {
     let begin = Instant::now();
     let mut limits = Limits::new(request, UNIT_WORK);
     let budget = request.budget.0.min(i64::MAX as u64) as i64;
     let flat = Flat::new(problem);
-    if flat.n_nodes() <= TINY
-        && let Some(proved) = exhaustive::answer(problem, request, "best", &flat, TINY_STATES)
-    {
-        return proved;
-    }
     let order: Vec<u32> = (0..flat.n_nodes() as u32).collect();
     let kept_all = flat.measure(&order, &mut Vec::new());
     // The plan must be written and checked in the end, which takes about as long as what was done so far.
@@ -65,13 +84,15 @@ pub(crate) fn plan(problem: &Problem, request: &Request) -> Outcome {
         let cuts = limits.within(SHARE_OF_CUTS, |part| Cuts::scan(&flat, budget, extra, part));
         race.bound = cuts.relaxed_bound();
         if race.bound.is_infinite() {
-            return no_plan(problem, race.best.measure.peak, &cuts);
+            let request = Request { time_limit: limits.time_left(), ..request.clone() };
+            let lowest_peak = portfolio::lowest_peak(problem, &request, race.best.peak());
+            return no_plan(problem, lowest_peak, &cuts);
         }
-        let is_patient = request.effort.is_some() || request.time_limit.is_some();
-        race.run(starts, &cuts, request.seed, is_patient, &mut limits);
+        race.run(starts, &cuts, request.seed, request.time_limit.is_some(), &mut limits);
     }
     if race.extra().is_infinite() {
-        return not_reached(problem, request, race.best.measure.peak);
+        let request = Request { time_limit: limits.time_left(), ..request.clone() };
+        return portfolio::last_resort(problem, &request, race.best.peak());
     }
     outcome_with_bound(problem, request, "best", &race.best.computes, limits.reason(), Some(race.bound))
 }
@@ -126,17 +147,28 @@ impl Race<'_> {
                     stream.lineages.push(lineages[0].clone());
                 }
             }
-            let target = self.base_cost + self.bound;
+            let is_over = AtomicBool::new(false);
+            let patience = if is_patient { usize::MAX } else { PATIENCE * streams[0].lineages.len() };
+            let ending = Ending { target: self.base_cost + self.bound, is_over: &is_over, patience };
             let extra = self.extra();
             let mut parts: Vec<Limits> = streams.iter().map(|_| limits.part(share)).collect();
             let mut branching = limits.part(SHARE_OF_BRANCHING.min(share));
             let branches = !has_branched && extra.is_finite();
             let branched = std::thread::scope(|scope| {
                 for (stream, part) in streams.iter_mut().zip(&mut parts) {
-                    scope.spawn(move || stream.run(target, part));
+                    scope.spawn(move || stream.run(ending, part));
                 }
-                branches.then(|| cuts.branched_bound(extra, &mut branching))
+                branches.then(|| {
+                    let branched = cuts.branched_bound(extra, &mut branching);
+                    is_over.store(branched.0 >= extra, Ordering::Relaxed);
+                    branched
+                })
             });
+            if branched.as_ref().is_some_and(|(bound, _)| *bound >= extra) {
+                // The plan from before this epoch is proved optimal, whatever the streams met until they heard of it.
+                self.bound = extra;
+                return;
+            }
             limits.absorb(&parts[0]);
             lineages = streams.iter_mut().flat_map(|stream| stream.lineages.drain(..)).collect();
             if let Some((bound, choices)) = branched {
@@ -161,10 +193,10 @@ impl Race<'_> {
         }
     }
 
-    /// As many lineages as can cool at least once.
+    /// As many lineages as can cool a few times.
     fn n_lineages(&self, epoch: usize, work: f64) -> usize {
         let n_coolings = N_STREAMS as f64 * work / Search::work_of_cooling(self.best.computes.len());
-        LINEAGES[epoch].min(n_coolings as usize).max(1)
+        LINEAGES[epoch].min((n_coolings / LEAST_COOLINGS) as usize).max(1)
     }
 
     /// Whether the gap is tiny, or the last two epochs gained next to nothing. `costs`: the best cost after each epoch.
@@ -192,8 +224,8 @@ fn promising(mut starts: Vec<Found>, budget: i64) -> Vec<Found> {
 }
 
 /// The answer when a cut proves that the budget cannot be met.
-fn no_plan(problem: &Problem, lowest_peak: i64, cuts: &Cuts) -> Outcome {
+fn no_plan(problem: &Problem, lowest_peak: Bytes, cuts: &Cuts) -> Outcome {
     let node = NodeId::new(cuts.ranked[0].1);
     let why = Why::CutTooLarge { node, node_name: problem.node(node).name.clone() };
-    Outcome::Infeasible { lowest_peak: Bytes(lowest_peak.max(0) as u64), why }
+    Outcome::Infeasible { lowest_peak, why }
 }

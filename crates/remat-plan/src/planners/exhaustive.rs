@@ -1,9 +1,13 @@
 //! All plans: the oracle on tiny graphs.
 //!
-//! Dijkstra's algorithm over states (set of live values, set of nodes that have run). A compute costs the node's cost and
-//! may let inputs die with it (only those that a reuse pair can profit from); a free costs nothing. The first final
-//! state that is taken from the queue has the least cost of all plans in all orders. The number of states is exponential:
-//! the planner declines problems with more than 64 nodes or values, and stops after a number of states.
+//! Dijkstra's algorithm over states (set of live values, set of nodes that have run). The first run of a node is part of every
+//! plan, so it counts nothing; a further run costs the node's cost. Values die as soon as nothing can need them any more,
+//! and otherwise only to make room for a run: before it those that it does not read, with it those inputs that can
+//! hand their storage over; and no more of them than necessary, because a state with more live values can do all that one
+//! with fewer can. The first final state that is taken from the queue has the least extra cost of all plans in all
+//! orders. Of equally dear states those with more nodes done come first: where nothing need be recomputed, the search goes
+//! straight to the end. The number of states is exponential: the planner declines problems with more than 64 nodes or
+//! values, and stops after a number of states.
 
 use crate::outcome::{Outcome, StopReason, Why};
 use crate::planners::flat::{Flat, NONE};
@@ -12,6 +16,7 @@ use crate::problem::Problem;
 use crate::units::Bytes;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
+use std::hash::{BuildHasherDefault, Hasher};
 
 /// States after which the search gives up at effort 1.
 const MOST_STATES: f64 = 3e6;
@@ -21,6 +26,28 @@ const MOST_STATES: f64 = 3e6;
 struct State {
     live: u64,
     done: u64,
+}
+
+/// The least cost of each state met so far, the state before it and the node that led from there to it.
+type Known = HashMap<State, (f64, State, u32), BuildHasherDefault<Mixer>>;
+
+/// A hash of a few words by multiplication, several times as fast as the default one; nobody attacks this table.
+#[derive(Default)]
+struct Mixer(u64);
+
+impl Hasher for Mixer {
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|&byte| self.write_u64(u64::from(byte)));
+    }
+
+    fn write_u64(&mut self, word: u64) {
+        self.0 = (self.0 ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        self.0 ^= self.0 >> 29;
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
 }
 
 /// A cost as a number that sorts; costs are not negative and finite.
@@ -75,8 +102,7 @@ pub(crate) fn answer(
         return None;
     }
     match search(flat, request.budget.0.min(i64::MAX as u64) as i64, most) {
-        Answer::Found(computes, cost) => {
-            let extra = cost - problem.base_cost();
+        Answer::Found(computes, extra) => {
             let stop = StopReason::SearchExhausted;
             Some(outcome_with_bound(problem, request, planner, &computes, stop, Some(extra)))
         }
@@ -95,28 +121,31 @@ pub(crate) fn answer(
 }
 
 enum Answer {
+    /// The computes and their cost above that of running every node once.
     Found(Vec<u32>, f64),
     None,
     TooLarge,
 }
 
 fn search(flat: &Flat, budget: i64, most: usize) -> Answer {
-    let bit = |i: u32| 1u64 << i;
-    let set = |list: &[u32]| list.iter().fold(0, |bits, &i| bits | bit(i));
     let n_nodes = flat.n_nodes() as u32;
     let all_done = if n_nodes == 64 { u64::MAX } else { bit(n_nodes) - 1 };
-    let outputs: u64 = (0..flat.n_values() as u32).filter(|&v| flat.is_output[v as usize]).map(bit).sum();
-    let inputs: u64 =
-        (0..flat.n_values() as u32).filter(|&v| flat.producer[v as usize] == NONE).map(bit).sum();
-    let bytes = |live: u64| ones(live).map(|v| flat.bytes[v as usize]).sum::<i64>();
-    let may_repeat: Vec<bool> = (0..n_nodes as usize)
-        .map(|n| flat.outputs.get(n).iter().any(|&v| !flat.lasting[v as usize]))
-        .collect();
+    let values = 0..flat.n_values() as u32;
+    let outputs: u64 = values.clone().filter(|&v| flat.is_output[v as usize]).map(bit).sum();
+    let inputs: u64 = values.filter(|&v| flat.producer[v as usize] == NONE).map(bit).sum();
+    let nodes: Vec<Node> = (0..n_nodes as usize).map(|n| Node::new(flat, n)).collect();
+    // What some plan can still need: a node that has run runs again only for one of its outputs.
+    let useful = |done: u64| {
+        nodes.iter().zip(0..n_nodes).rev().fold(outputs, |useful, (node, n)| {
+            let may_run = done & bit(n) == 0 || (node.may_repeat && node.makes & useful != 0);
+            if may_run { useful | node.reads } else { useful }
+        })
+    };
 
     let start = State { live: inputs, done: 0 };
-    let mut known: HashMap<State, (f64, State, u32)> = HashMap::from([(start, (0.0, start, NONE))]);
-    let mut queue = BinaryHeap::from([Reverse((Cost(0.0), start))]);
-    while let Some(Reverse((Cost(cost), state))) = queue.pop() {
+    let mut known = Known::from_iter([(start, (0.0, start, NONE))]);
+    let mut queue = BinaryHeap::from([Reverse((Cost(0.0), n_nodes, start))]);
+    while let Some(Reverse((Cost(cost), _, state))) = queue.pop() {
         if known[&state].0 < cost {
             continue;
         }
@@ -126,41 +155,78 @@ fn search(flat: &Flat, budget: i64, most: usize) -> Answer {
         if known.len() > most {
             return Answer::TooLarge;
         }
-        let mut reach = |next: State, cost: f64, node: u32| {
-            if known.get(&next).is_none_or(|old| cost < old.0) {
-                known.insert(next, (cost, state, node));
-                queue.push(Reverse((Cost(cost), next)));
-            }
-        };
-        for v in ones(state.live) {
-            reach(State { live: state.live & !bit(v), ..state }, cost, NONE);
-        }
-        for n in 0..n_nodes {
-            let node = n as usize;
+        for (node, n) in nodes.iter().zip(0..) {
             let has_run = state.done & bit(n) != 0;
-            let reads = set(flat.inputs.get(node));
-            if state.live & reads != reads || (has_run && !may_repeat[node]) {
+            let is_idle = has_run && (!node.may_repeat || node.makes & !state.live == 0);
+            if is_idle || node.reads & !state.live != 0 {
                 continue;
             }
-            let used = flat.fixed + bytes(state.live) + flat.extra[node];
-            let after = (state.live & !set(flat.consumes.get(node))) | set(flat.outputs.get(node));
+            let cost = if has_run { cost + flat.cost[n as usize] } else { cost };
             let done = state.done | bit(n);
-            if used <= budget {
-                reach(State { live: after, done }, cost + flat.cost[node], n);
-            }
-            // Let every subset of the inputs that could give their storage away die with the step.
-            let donors = flat.reuse.get(node).chunks_exact(2).fold(0, |bits, pair| bits | bit(pair[0]));
-            let mut dying = donors;
-            while dying != 0 {
-                let shared = flat.shared_new(node, |v| dying & bit(v) == 0, |v| state.live & bit(v) == 0);
-                if used - shared <= budget {
-                    reach(State { live: after & !dying, done }, cost + flat.cost[node], n);
+            let useful = useful(done);
+            node.run(flat, n as usize, budget, state.live, |live| {
+                let next = State { live: live & useful, done };
+                if known.get(&next).is_none_or(|old| cost < old.0) {
+                    known.insert(next, (cost, state, n));
+                    queue.push(Reverse((Cost(cost), n_nodes - done.count_ones(), next)));
                 }
-                dying = (dying - 1) & donors;
-            }
+            });
         }
     }
     Answer::None
+}
+
+fn bit(i: u32) -> u64 {
+    1 << i
+}
+
+/// A node in terms of sets of values.
+struct Node {
+    reads: u64,
+    makes: u64,
+    consumes: u64,
+    /// Inputs whose storage an output may take over.
+    donors: u64,
+    may_repeat: bool,
+}
+
+impl Node {
+    fn new(flat: &Flat, n: usize) -> Node {
+        let set = |list: &[u32]| list.iter().fold(0, |bits, &i| bits | bit(i));
+        Node {
+            reads: set(flat.inputs.get(n)),
+            makes: set(flat.outputs.get(n)),
+            consumes: set(flat.consumes.get(n)),
+            donors: flat.reuse.get(n).chunks_exact(2).fold(0, |bits, pair| bits | bit(pair[0])),
+            may_repeat: flat.outputs.get(n).iter().any(|&v| !flat.lasting[v as usize]),
+        }
+    }
+
+    /// The live sets after a run, one for each smallest set of values that must die for it to fit.
+    fn run(&self, flat: &Flat, n: usize, budget: i64, live: u64, mut reach: impl FnMut(u64)) {
+        let bytes = |values: u64| ones(values).map(|v| flat.bytes[v as usize]).sum::<i64>();
+        let base = flat.fixed + bytes(live) + flat.extra[n] - budget;
+        // The bytes above the budget when some values die: the read ones with the run, the others before it.
+        let excess = |dying: u64| {
+            let shared = flat.shared_new(n, |v| dying & bit(v) == 0, |v| live & !dying & bit(v) == 0);
+            base - bytes(dying & !self.reads) - shared
+        };
+        let mut open = vec![(0u64, live & (!self.reads | self.donors))];
+        while let Some((dying, mut rest)) = open.pop() {
+            if excess(dying) <= 0 {
+                if ones(dying).all(|v| excess(dying & !bit(v)) > 0) {
+                    // What the node makes is live afterwards, even if an earlier copy had to die.
+                    reach(live & !self.consumes & !dying | self.makes);
+                }
+            } else if base - bytes((dying | rest) & !self.reads) - bytes(self.makes) <= 0 {
+                while rest != 0 {
+                    let first = rest & rest.wrapping_neg();
+                    rest &= !first;
+                    open.push((dying | first, rest));
+                }
+            }
+        }
+    }
 }
 
 fn ones(mut bits: u64) -> impl Iterator<Item = u32> {
@@ -172,7 +238,7 @@ fn ones(mut bits: u64) -> impl Iterator<Item = u32> {
 }
 
 /// The computes that lead to a state.
-fn path(known: &HashMap<State, (f64, State, u32)>, mut state: State) -> Vec<u32> {
+fn path(known: &Known, mut state: State) -> Vec<u32> {
     let mut computes = Vec::new();
     loop {
         let (_, before, node) = known[&state];

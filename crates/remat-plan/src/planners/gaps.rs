@@ -45,11 +45,16 @@ pub(crate) fn drop_at_the_turn(flat: &Flat, is_forward: &[bool], value: usize, g
 
 /// Makes the schedule, or nothing when a recompute would need state that an update has already overwritten.
 pub(crate) fn schedule(flat: &Flat, gaps: &[Gap]) -> Option<Schedule> {
+    schedule_or_missing(flat, gaps).ok()
+}
+
+/// Makes the schedule; the error is the value that a recompute would need after it was overwritten.
+pub(crate) fn schedule_or_missing(flat: &Flat, gaps: &[Gap]) -> Result<Schedule, u32> {
     let mut maker = Maker::new(flat, gaps);
     for n in 0..flat.n_nodes() {
         maker.run(n)?;
     }
-    Some(maker.result)
+    Ok(maker.result)
 }
 
 struct Maker<'a> {
@@ -78,7 +83,7 @@ impl<'a> Maker<'a> {
         }
     }
 
-    fn run(&mut self, n: usize) -> Option<()> {
+    fn run(&mut self, n: usize) -> Result<(), u32> {
         for &v in self.flat.inputs.get(n) {
             if !self.available[v as usize] {
                 self.restore(v, n)?;
@@ -98,7 +103,7 @@ impl<'a> Maker<'a> {
         for &v in self.flat.consumes.get(n) {
             self.available[v as usize] = false;
         }
-        Some(())
+        Ok(())
     }
 
     /// Whether a value stays live after a node of the order that read or made it.
@@ -120,7 +125,7 @@ impl<'a> Maker<'a> {
     }
 
     /// Makes `value` again, and first what that needs: depth first with an explicit stack of (node, next input).
-    fn restore(&mut self, value: u32, serves: usize) -> Option<()> {
+    fn restore(&mut self, value: u32, serves: usize) -> Result<(), u32> {
         self.enter(value)?;
         while let Some((n, k)) = self.stack.last_mut() {
             let node = *n as usize;
@@ -143,15 +148,15 @@ impl<'a> Maker<'a> {
                 }
             }
         }
-        Some(())
+        Ok(())
     }
 
-    fn enter(&mut self, v: u32) -> Option<()> {
+    fn enter(&mut self, v: u32) -> Result<(), u32> {
         // A value that cannot be made again is missing only after it was overwritten.
         if self.flat.lasting[v as usize] {
-            return None;
+            return Err(v);
         }
         self.stack.push((self.flat.producer[v as usize], 0));
-        Some(())
+        Ok(())
     }
 }

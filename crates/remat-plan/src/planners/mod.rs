@@ -31,7 +31,8 @@ mod search;
 mod sqrt;
 mod tape;
 
-pub use per_block::{UnknownModule, checkpoint};
+pub use best::race;
+pub use per_block::{CheckpointError, checkpoint};
 
 use crate::bound::memory_floor;
 use crate::outcome::{Outcome, StopReason, Why};
@@ -50,7 +51,8 @@ pub struct Request {
     pub budget: Bytes,
     /// When to stop searching; the best plan so far is returned.
     pub time_limit: Option<Duration>,
-    /// How much to search, in work that is the same on every machine. `None` is 1, or no limit where time is limited.
+    /// How much to search at most, in work that is the same on every machine. `None` is 1, or no limit where time is
+    /// limited.
     pub effort: Option<f64>,
     /// Seed of randomised searches.
     pub seed: u64,

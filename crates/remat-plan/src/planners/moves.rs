@@ -3,8 +3,8 @@
 //! In: the present sequence. Out: a [`Change`], not yet known to be valid or good. Proposals are cheap and mostly about
 //! places with much memory; what they are worth is found by [`Tape::try_change`].
 //!
-//! - drop: a value that is live at a step but not used there is dropped until its next use; its recompute, with as much
-//!   of its chain as is missing, is inserted before that use;
+//! - drop: a value that is live after a step which does not make it is dropped there until its next use; its recompute, with
+//!   as much of its chain as is missing, is inserted before that use, sometimes long before;
 //! - delete: a recompute is removed; recomputes that only it needed disappear with it;
 //! - swap: a recompute of b from a is removed and a is dropped instead, so that b is kept in the place of a;
 //! - shift: a compute moves to an earlier or later place, as far as its operands allow or by a random distance.
@@ -16,6 +16,9 @@ use crate::planners::tape::{Change, HEAD, Item, TAIL, Tape};
 
 /// The longest chain of recomputes that one move inserts.
 const LONGEST_CHAIN: usize = 40;
+/// One in this many dropped values is made again at any place before its next use instead of just before it: before an
+/// update overwrites what it is made from, for example.
+const EARLY_ONE_IN: usize = 16;
 /// The longest window that a swap replaces.
 const LONGEST_SWAP: usize = 400;
 
@@ -59,17 +62,17 @@ impl Moves {
         best
     }
 
-    /// A value that is live at a slot but not used there, if one is met within a few tries.
+    /// A value that was live before a slot or is read there and is needed later, if one is met within a few tries. One that
+    /// is read there counts because an output may take over its storage if it ends there.
     fn waiting_value(tape: &Tape, random: &mut Random, slot: u32) -> Option<u32> {
         let flat = tape.flat;
-        let words = tape.needed_words(slot);
+        let words = tape.needed_words(tape.next[slot as usize]);
         let n_live: u32 = words.iter().map(|word| word.count_ones()).sum();
         if n_live == 0 {
             return None;
         }
         for _ in 0..4 {
             let mut index = random.below(n_live as usize) as u32;
-            let words = tape.needed_words(slot);
             let mut word = 0;
             while words[word].count_ones() <= index {
                 index -= words[word].count_ones();
@@ -81,7 +84,7 @@ impl Moves {
             }
             let v = word * 64 + bits.trailing_zeros() as usize;
             let node = tape.node[slot as usize] as usize;
-            if !flat.lasting[v] && flat.bytes[v] > 0 && !flat.inputs.get(node).contains(&(v as u32)) {
+            if !flat.lasting[v] && flat.bytes[v] > 0 && !flat.outputs.get(node).contains(&(v as u32)) {
                 return Some(v as u32);
             }
         }
@@ -90,12 +93,29 @@ impl Moves {
 
     fn propose_drop(&mut self, tape: &mut Tape, random: &mut Random) -> Option<()> {
         let slot = Moves::high_slot(tape, random);
-        let v = Moves::waiting_value(tape, random, slot)?;
+        let mut v = Moves::waiting_value(tape, random, slot)?;
         let flat = tape.flat;
+        // Half of the time the one of two that frees more bytes for its cost.
+        if random.below(2) == 0
+            && let Some(other) = Moves::waiting_value(tape, random, slot)
+        {
+            let gain = |v: u32, rival: u32| {
+                flat.bytes[v as usize] as f64 * flat.cost[flat.producer[rival as usize] as usize]
+            };
+            v = if gain(other, v) > gain(v, other) { other } else { v };
+        }
         let mut user = tape.next[slot as usize];
+        let mut distance = 0;
         while user != TAIL && !flat.inputs.get(tape.node[user as usize] as usize).contains(&v) {
             user = tape.next[user as usize];
-            tape.work += 1;
+            distance += 1;
+        }
+        tape.work += distance as u64;
+        if distance > 0 && random.below(EARLY_ONE_IN) == 0 {
+            user = tape.next[slot as usize];
+            for _ in 0..random.below(distance) {
+                user = tape.next[user as usize];
+            }
         }
         self.change.window.clear();
         self.change.resume = tape.prev[user as usize];

@@ -7,13 +7,15 @@
 //!
 //! [`checkpoint`] is the same by hand: the caller names the modules, and no budget decides.
 
-use crate::outcome::{Outcome, Why};
+use crate::ids::ValueId;
+use crate::outcome::{Outcome, StopReason, Why};
 use crate::plan::Plan;
 use crate::planners::flat::Flat;
-use crate::planners::gaps::{Gap, drop_at_the_turn, keep_all};
-use crate::planners::{Candidates, Request};
+use crate::planners::gaps::{Gap, drop_at_the_turn, keep_all, schedule, schedule_or_missing};
+use crate::planners::{Candidates, Request, outcome};
 use crate::problem::{Phase, Problem};
 use crate::units::Bytes;
+use std::ops::Range;
 
 pub(crate) fn plan(problem: &Problem, request: &Request) -> Outcome {
     let flat = Flat::new(problem);
@@ -43,8 +45,8 @@ pub(crate) fn plan(problem: &Problem, request: &Request) -> Outcome {
 
 /// Checkpoints each of the named modules, whatever that costs or saves: what is made inside one is dropped after forward
 /// and recomputed in backward from what enters it. A name stands for the module and everything below it; where two
-/// contain each other, the first one named counts. The error is the first name that no forward node has.
-pub fn checkpoint(problem: &Problem, modules: &[&str]) -> Result<Plan, UnknownModule> {
+/// contain each other, the first one named counts.
+pub fn checkpoint(problem: &Problem, modules: &[&str]) -> Result<Plan, CheckpointError> {
     let is_within = |path: &str, module: &str| {
         path.strip_prefix(module).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
     };
@@ -59,28 +61,64 @@ pub fn checkpoint(problem: &Problem, modules: &[&str]) -> Result<Plan, UnknownMo
         .collect();
     let is_unknown = |(index, _): &(usize, &&str)| !of_node.contains(&Some(*index));
     if let Some((_, module)) = modules.iter().enumerate().find(is_unknown) {
-        return Err(UnknownModule((*module).to_owned()));
+        return Err(CheckpointError::UnknownModule { module: (*module).to_owned() });
     }
     let flat = Flat::new(problem);
-    let mut gaps = keep_all(&flat);
-    for block in 0..modules.len() {
-        drop_inside(&flat, &is_forward, &of_node, block, &mut gaps);
-    }
+    let gaps_of = |blocks: Range<usize>| {
+        let mut gaps = keep_all(&flat);
+        blocks.for_each(|block| drop_inside(&flat, &is_forward, &of_node, block, &mut gaps));
+        gaps
+    };
+    let computes = match schedule_or_missing(&flat, &gaps_of(0..modules.len())) {
+        Ok(schedule) => schedule.computes,
+        Err(value) => {
+            // A module that fails alone is to blame; otherwise it is what they are together.
+            let fails = |block: &usize| schedule(&flat, &gaps_of(*block..*block + 1)).is_none();
+            let alone: Vec<usize> = (0..modules.len()).filter(fails).collect();
+            let blamed = if alone.is_empty() { (0..modules.len()).collect() } else { alone };
+            return Err(overwritten(problem, blamed.into_iter().map(|block| modules[block]), value));
+        }
+    };
     let request = Request::new(Bytes(u64::MAX));
-    let mut candidates = Candidates::new(&flat, &request);
-    candidates.offer(&gaps);
-    // Dropping never asks for overwritten state, so the schedule exists; keeping everything always does.
-    if candidates.best.is_none() {
-        candidates.offer(&keep_all(&flat));
-    }
-    let plan = candidates.finish(problem, "checkpoint").to_plan(problem, "checkpoint", request.budget);
+    let made = outcome(problem, &request, "checkpoint", &computes, StopReason::BudgetMet);
+    let plan = made.to_plan(problem, "checkpoint", request.budget);
     Ok(Plan { budget_bytes: plan.peak_bytes, ..plan })
 }
 
-/// A module that the problem does not have.
+fn overwritten<'a>(problem: &Problem, modules: impl Iterator<Item = &'a str>, value: u32) -> CheckpointError {
+    let value = ValueId(value);
+    let update = problem.nodes.iter().find(|node| node.consumes.contains(&value));
+    CheckpointError::Overwritten {
+        modules: modules.map(str::to_owned).collect(),
+        value: problem.values[value.index()].name.clone(),
+        update: update.map(|node| node.name.clone()).unwrap_or_default(),
+    }
+}
+
+/// Why modules cannot be checkpointed.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("no forward node belongs to the module `{0}`")]
-pub struct UnknownModule(pub String);
+pub enum CheckpointError {
+    /// The problem has no such module.
+    #[error("no forward node belongs to the module `{module}`")]
+    UnknownModule {
+        /// The name that was asked for.
+        module: String,
+    },
+    /// A recompute would come after the update of the state that it reads.
+    #[error(
+        "the modules `{}` cannot be checkpointed: recomputing them in backward reads `{value}`, which the update \
+         `{update}` has overwritten by then; leave them out, or let the update run after them",
+        modules.join("`, `")
+    )]
+    Overwritten {
+        /// The modules that cannot be checkpointed, each for itself or together.
+        modules: Vec<String>,
+        /// The state that is read too late.
+        value: String,
+        /// The node that overwrites it.
+        update: String,
+    },
+}
 
 /// Drops what is made inside a block and read in forward only there.
 fn drop_inside(flat: &Flat, is_forward: &[bool], of_node: &[Option<usize>], block: usize, gaps: &mut [Gap]) {

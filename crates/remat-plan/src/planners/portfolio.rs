@@ -5,17 +5,26 @@
 //! early on problems of any size. That every cheap planner of the table takes part is also what makes `best` never worse
 //! than any of them.
 
-use crate::plan::Step;
+use crate::outcome::Outcome;
+use crate::plan::{Plan, Step};
 use crate::planners::flat::{Flat, Measure};
 use crate::planners::limits::Limits;
 use crate::planners::search::Found;
-use crate::planners::{PLANNERS, Request, chain_dp, eviction, keep_set, mu_two, order, repeats, replicate};
+use crate::planners::{
+    PLANNERS, Request, chain_dp, eviction, keep_set, mu_two, not_reached, order, repeats, replicate,
+};
 use crate::problem::Problem;
+use crate::units::Bytes;
 use std::cmp::Ordering;
+use std::time::Instant;
 
 /// Planners of the table that are run as they are, on problems with up to this many nodes.
 const OTHERS: [&str; 3] = ["sqrt", "per-block", "min-cut"];
 const OTHERS_UP_TO_NODES: usize = 4000;
+/// Planners that are not asked again when the budget was not reached: they have nothing to add, or are slow.
+const NO_RESORT: [&str; 4] = ["save-all", "ilp", "exhaustive", "best"];
+/// Of the others, those that keep their limits, so that they can be asked about problems of any size.
+const LIMITED: [&str; 3] = ["mu-two", "chain-dp", "eviction"];
 /// Shares of the remaining limits. The first plan of a large problem may take long.
 const SHARE_OF_FIRST: f64 = 0.3;
 const SHARE_OF_EACH: f64 = 0.08;
@@ -93,6 +102,38 @@ pub(crate) fn starts(
     }
     starts.sort_by(|a, b| compare(a, b, budget));
     starts
+}
+
+/// The answer when the race met no plan within the budget, only the given peak: the planners run once more, each with
+/// limits of its own, since none of them may reach what `best` does not.
+pub(crate) fn last_resort(problem: &Problem, request: &Request, mut lowest_peak: Bytes) -> Outcome {
+    let begin = Instant::now();
+    let is_large = problem.nodes.len() > OTHERS_UP_TO_NODES;
+    for info in PLANNERS.iter().filter(|info| !NO_RESORT.contains(&info.name)) {
+        let time_limit = request.time_limit.map(|limit| limit.saturating_sub(begin.elapsed()));
+        if time_limit.is_some_and(|limit| limit.is_zero()) || (is_large && !LIMITED.contains(&info.name)) {
+            continue;
+        }
+        let effort = Some(request.effort.unwrap_or(1.0));
+        match (info.plan)(problem, &Request { time_limit, effort, ..request.clone() }) {
+            Outcome::Infeasible { lowest_peak: peak, .. } => lowest_peak = lowest_peak.min(peak),
+            Outcome::Optimal(plan) => return Outcome::Optimal(signed(plan)),
+            Outcome::Feasible(plan, stop) => return Outcome::Feasible(signed(plan), stop),
+        }
+    }
+    not_reached(problem, request, lowest_peak.0.min(i64::MAX as u64) as i64)
+}
+
+/// The lowest peak that anyone reaches for a budget that no plan meets.
+pub(crate) fn lowest_peak(problem: &Problem, request: &Request, lowest_peak: Bytes) -> Bytes {
+    match last_resort(problem, request, lowest_peak) {
+        Outcome::Infeasible { lowest_peak, .. } => lowest_peak,
+        Outcome::Optimal(plan) | Outcome::Feasible(plan, _) => plan.peak_bytes,
+    }
+}
+
+fn signed(plan: Plan) -> Plan {
+    Plan { planner: "best".to_owned(), ..plan }
 }
 
 /// The better one first; see [`Measure::rank`].

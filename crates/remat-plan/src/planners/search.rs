@@ -17,20 +17,23 @@ use crate::planners::limits::Limits;
 use crate::planners::moves::{Kind, Moves};
 use crate::planners::random::Random;
 use crate::planners::tape::{Most, Tape};
+use crate::units::Bytes;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Moves between two looks at the clock.
 const MOVES_PER_CHECK: usize = 512;
 /// Moves between two adjustments of the price and the temperature.
 const MOVES_PER_PRICE: usize = 64;
-/// Moves per slot in one cooling.
-const MOVES_PER_SLOT: usize = 240;
-/// Start temperatures of the coolings of a lineage in turn, in units of a typical cost: hot ones leave the valley, mild ones
-/// search its floor.
-const TEMPERATURES: [f64; 4] = [1.0, 0.1, 0.4, 0.05];
+/// Start temperatures of the coolings of a lineage in turn, in units of a typical cost, with their moves per slot: hot ones
+/// leave the valley and need time to settle in another, mild ones search its floor.
+const COOLINGS: [(f64, usize); 4] = [(1.0, 240), (0.1, 80), (0.4, 240), (0.05, 80)];
+const MEAN_MOVES_PER_SLOT: usize = 160;
 const LAST_TEMPERATURE: f64 = 0.002;
 /// Work per visited slot, in the unit of the limits.
 const WORK_PER_SLOT: f64 = 2.5;
 const TYPICAL_SLOTS_PER_MOVE: f64 = 60.0;
+/// What is less than this part of the cost is no gain.
+pub(crate) const SMALL_GAIN: f64 = 1e-5;
 
 /// A sequence of computes with its cost and peak.
 #[derive(Clone, Debug)]
@@ -45,10 +48,26 @@ impl Found {
         Found { computes, measure }
     }
 
+    /// The peak, fixed bytes included.
+    pub(crate) fn peak(&self) -> Bytes {
+        Bytes(self.measure.peak.max(0) as u64)
+    }
+
     /// Whether this is to be preferred: within the budget the cheaper one, above it the lower one.
     pub(crate) fn is_better_than(&self, other: &Found, budget: i64) -> bool {
         self.measure.rank(budget) < other.measure.rank(budget)
     }
+}
+
+/// When a search ends before its limits.
+#[derive(Clone, Copy)]
+pub(crate) struct Ending<'a> {
+    /// A cost below which no plan exists.
+    pub(crate) target: f64,
+    /// Set by somebody else who proved that there is nothing left to find.
+    pub(crate) is_over: &'a AtomicBool,
+    /// Coolings without gain after which the search gives up.
+    pub(crate) patience: usize,
 }
 
 /// What one start led to, and what was learned on the way.
@@ -109,7 +128,7 @@ impl<'a> Search<'a> {
 
     /// The work of one cooling of a sequence of this length, roughly.
     pub(crate) fn work_of_cooling(n_slots: usize) -> f64 {
-        (MOVES_PER_SLOT * n_slots.max(50)) as f64 * TYPICAL_SLOTS_PER_MOVE * WORK_PER_SLOT
+        (MEAN_MOVES_PER_SLOT * n_slots.max(50)) as f64 * TYPICAL_SLOTS_PER_MOVE * WORK_PER_SLOT
     }
 
     /// The memory of a search on sequences of this length: a bit per step and value, mainly.
@@ -117,23 +136,38 @@ impl<'a> Search<'a> {
         (flat.n_values() / 8).saturating_mul(n_slots)
     }
 
-    /// Improves the lineages until the limits are reached or the cost of one is at most `target`.
-    pub(crate) fn run(&mut self, target: f64, limits: &mut Limits) {
+    /// Improves the lineages until the limits are reached or the ending says so.
+    pub(crate) fn run(&mut self, ending: Ending, limits: &mut Limits) {
         if self.tape.flat.n_nodes() == 0 || self.lineages.is_empty() {
             return;
         }
-        loop {
+        let mut n_idle = 0;
+        while n_idle < ending.patience {
+            let before = self.best();
             let at = self.turn % self.lineages.len();
-            if self.is_done(target) || !self.cool(at, target, limits) {
+            if self.is_done(ending) || !self.cool(at, ending, limits) {
                 return;
             }
             self.turn += 1;
+            let now = self.best();
+            let gains = now.0 < before.0 || now.1 < before.1 * (1.0 - SMALL_GAIN);
+            n_idle = if gains { 0 } else { n_idle + 1 };
         }
     }
 
-    fn is_done(&self, target: f64) -> bool {
-        let is_met = |measure: &Measure| measure.peak <= self.budget && measure.cost <= target;
-        self.lineages.iter().any(|lineage| is_met(&lineage.best.measure))
+    /// The lowest peak, where above the budget, and the least cost of all lineages.
+    fn best(&self) -> (i64, f64) {
+        let ranks = self.lineages.iter().map(|lineage| lineage.best.measure.rank(self.budget));
+        ranks.fold((i64::MAX, f64::INFINITY), |best, rank| {
+            let is_better = (rank.0, rank.1) < best;
+            if is_better { (rank.0, rank.1) } else { best }
+        })
+    }
+
+    fn is_done(&self, ending: Ending) -> bool {
+        let is_met = |measure: &Measure| measure.peak <= self.budget && measure.cost <= ending.target;
+        ending.is_over.load(Ordering::Relaxed)
+            || self.lineages.iter().any(|lineage| is_met(&lineage.best.measure))
     }
 
     /// Remembers the present sequence if it is within the budget and cheaper than the best.
@@ -145,14 +179,14 @@ impl<'a> Search<'a> {
     }
 
     /// One cooling of a lineage; says whether to go on.
-    fn cool(&mut self, at: usize, target: f64, limits: &mut Limits) -> bool {
+    fn cool(&mut self, at: usize, ending: Ending, limits: &mut Limits) -> bool {
         let lineage = &mut self.lineages[at];
         self.tape.load_weighted(&lineage.best.computes, &lineage.weights);
         self.price = lineage.price;
         let n_slots = self.tape.slots.len();
-        let n_moves = MOVES_PER_SLOT * n_slots.max(50);
+        let (hot, moves_per_slot) = COOLINGS[lineage.n_coolings % COOLINGS.len()];
+        let n_moves = moves_per_slot * n_slots.max(50);
         let moves_per_note = n_slots / 1000 + 1;
-        let hot = TEMPERATURES[lineage.n_coolings % TEMPERATURES.len()];
         lineage.n_coolings += 1;
         let start = self.unit * hot * (0.5 + self.random.unit());
         let end = self.unit * LAST_TEMPERATURE;
@@ -168,7 +202,7 @@ impl<'a> Search<'a> {
                 }
                 // A cooling that the limits cut short cools faster, since a plan at a high temperature is worth little.
                 used = (limits.progress() - begin) / (1.0 - begin).max(1e-9);
-                if self.is_done(target) {
+                if self.is_done(ending) {
                     break;
                 }
             }
@@ -222,9 +256,9 @@ impl<'a> Search<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ValueId;
     use crate::planners::Request;
     use crate::problem::{Node, Phase, Problem, ProblemSpec, Value};
-    use crate::{Bytes, ValueId};
 
     /// A chain and its mirror image, as forward and backward are, with state that the last nodes overwrite and
     /// outputs that may take over the storage of their input.
@@ -328,7 +362,9 @@ mod tests {
         let run = |work: f64| {
             let mut search = Search::new(&flat, budget, 1);
             search.lineages.push(Lineage::new(&flat, order.clone()));
-            search.run(0.0, &mut Limits::new(&request, work));
+            let is_over = AtomicBool::new(false);
+            let ending = Ending { target: 0.0, is_over: &is_over, patience: usize::MAX };
+            search.run(ending, &mut Limits::new(&request, work));
             search.lineages[0].best.measure
         };
         let (short, long) = (run(1e6), run(3e7));
