@@ -1,19 +1,22 @@
 """PyTorch's own ways to save memory against a budget, on the same models, in one process.
 
-    python bench/torch_budget.py [--models gpt2,resnet50] [--rounds 5] [--out table.md]
+    python bench/torch_budget.py [--models gpt2,resnet50] [--ways eager,checkpoint,0.5] [--rounds 5] [--threads 1]
+                                   [--out table.md]
 
-Each way gives points (measured peak, time of a step): `torch.utils.checkpoint` around every block and around every second
-one, and `activation_memory_budget` at several values with the partition-only backend. For every point we plan with its
-measured peak as our budget and compare times: below 1 we are faster with the same memory. Times are medians over rounds in
-which all candidates take turns, so that a disturbance hits all of them. Peaks are bytes of live storages of a whole
-step (parameters, batch, gradients included), measured in a step of their own.
-
-Gradients are compared with eager training too: a way that is fast and wrong is not a way.
+Each way gives a point (measured peak, time of a step): `checkpoint` is `torch.utils.checkpoint` around every block,
+`checkpoint2` around every second one, a number is `activation_memory_budget` with the backend that only partitions
+(`aot_eager_decomp_partition`), and `0.5/plain` the same on the graph that we get, without decompositions. For every point
+we plan with its measured peak as our budget and compare times: below 1 we are faster with the same memory. The two take
+turns, so that a disturbance hits both, and the ratio is the median over the rounds. Peaks are bytes of live storages of
+a whole step (parameters, batch, gradients included), measured in a step of their own. Gradients are compared with eager
+training too: a way that is fast and wrong is not a way. `floor` is our lowest peak. A row is printed, and added to the
+file, as soon as it is known.
 """
 
 from __future__ import annotations
 
 import argparse
+import gc
 import statistics
 import time
 from collections.abc import Callable
@@ -27,7 +30,11 @@ from torch import nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
-BUDGETS_OF_TORCH = (0.7, 0.5, 0.3, 0.1, 0.0)
+WAYS = "eager,checkpoint,checkpoint2,0.7,0.5,0.3,0.1,0.0,0.5/plain,0.0/plain,floor"
+HEAD = (
+    "| model | way | peak MiB | ms | gradient error | remat: peak MiB | ms | gradient error | time ratio |",
+    "|---|---|---|---|---|---|---|---|---|",
+)
 
 
 class WithLoss(nn.Module):
@@ -86,13 +93,18 @@ class Candidate:
         self.module.zero_grad(set_to_none=True)
         self.step(*self.batch).backward()
 
-    def prepare(self, expected: torch.Tensor | None) -> None:
+    def timed_run(self) -> None:
+        """A run whose time counts."""
+        begin = time.perf_counter()
+        self.run()
+        self.seconds.append(time.perf_counter() - begin)
+
+    def prepare(self, expected: torch.Tensor) -> None:
         """Compiles, measures the peak, and compares gradients."""
         torch.manual_seed(7)
         self.run()
         flat = torch.cat([p.grad.flatten() for p in self.module.parameters()])
-        if expected is not None:
-            self.gradient_error = ((flat - expected).norm() / expected.norm()).item()
+        self.gradient_error = ((flat - expected).norm() / expected.norm()).item()
         self.module.zero_grad(set_to_none=True)
         del flat
         with remat.measure_peak("cpu") as peak:
@@ -113,99 +125,114 @@ def checkpointed(name: str, every: int) -> Candidate:
         block = module.get_submodule(path)
         forward = block.forward
         block.forward = lambda *a, forward=forward, **k: checkpoint(forward, *a, use_reentrant=False, **k)
-    return Candidate(f"checkpoint, every {every}. block" if every > 1 else "checkpoint per block", module, module, batch)
+    return Candidate("checkpoint, every second block" if every > 1 else "checkpoint per block", module, module, batch)
 
 
-def torch_budget(name: str, fraction: float) -> Candidate:
-    """`activation_memory_budget` with the backend that only partitions, so that kernels are the same."""
+def plain_partition(module: Any, example_inputs: Any) -> Any:
+    """PyTorch's partitioner on the graph as it is."""
+    from functorch.compile import min_cut_rematerialization_partition
+    from torch._dynamo.backends.common import aot_autograd
+    from torch._functorch.compilers import nop
+
+    backend = aot_autograd(fw_compiler=nop, bw_compiler=nop, partition_fn=min_cut_rematerialization_partition)
+    return backend(module, example_inputs)
+
+
+def torch_budget(name: str, fraction: float, *, is_plain: bool) -> Candidate:
+    """`activation_memory_budget` with backends that only partition, so that kernels are those of eager mode."""
     module, batch, _ = build(name)
     torch._functorch.config.activation_memory_budget = fraction
-    compiled = torch.compile(module, backend="aot_eager_decomp_partition")
-    return Candidate(f"activation_memory_budget {fraction}", module, compiled, batch)
+    compiled = torch.compile(module, backend=plain_partition if is_plain else "aot_eager_decomp_partition")
+    title = f"activation_memory_budget {fraction}{', no decompositions' if is_plain else ''}"
+    return Candidate(title, module, compiled, batch)
+
+
+def theirs(name: str, way: str) -> Candidate:
+    """The candidate of a way."""
+    if way == "eager":
+        module, batch, _ = build(name)
+        return Candidate("eager", module, module, batch)
+    if way.startswith("checkpoint"):
+        return checkpointed(name, 2 if way.endswith("2") else 1)
+    fraction, _, form = way.partition("/")
+    return torch_budget(name, float(fraction), is_plain=form == "plain")
 
 
 def ours(name: str, budget: int | None) -> Candidate:
+    """The backend within a budget, or at its floor."""
     module, batch, _ = build(name)
-    title = "remat, no budget" if budget is None else f"remat, {budget / 2**20:.0f} MiB"
-    return Candidate(title, module, remat.compile(module, budget=budget, cost="measured", effort=0.2), batch)
+    options = {"cost": "measured"}
+    if budget is None:
+        budget = remat.plan(module, batch, **options).floor
+    return Candidate(f"remat, {budget / 2**20:.0f} MiB", module, remat.compile(module, budget=budget, **options), batch)
 
 
-def compare(name: str, n_rounds: int) -> list[str]:
+def expected_gradients(name: str) -> torch.Tensor:
+    """The gradients of eager training."""
     module, batch, _ = build(name)
-    eager = Candidate("eager", module, module, batch)
-    eager.prepare(None)
     torch.manual_seed(7)
-    eager.run()
-    expected = torch.cat([p.grad.flatten() for p in module.parameters()])
+    Candidate("eager", module, module, batch).run()
+    return torch.cat([p.grad.flatten() for p in module.parameters()])
 
-    theirs = [eager]
-    makers = [lambda: checkpointed(name, 1), lambda: checkpointed(name, 2)]
-    makers += [lambda fraction=fraction: torch_budget(name, fraction) for fraction in BUDGETS_OF_TORCH]
-    for maker in makers:
-        candidate = maker()
-        candidate.prepare(expected)
-        theirs.append(candidate)
-    torch._functorch.config.activation_memory_budget = 1.0
 
-    pairs: list[tuple[Candidate, Candidate | None]] = []
-    for candidate in theirs:
-        own: Candidate | None = ours(name, candidate.peak)
-        try:
-            own.prepare(expected)
-        except Exception as error:
-            if "too small" not in str(error):
-                raise
-            own = None
-        pairs.append((candidate, own))
-    floor = remat.plan(*ours_example(name)).floor
-    lowest = ours(name, floor)
-    lowest.prepare(expected)
-    free = ours(name, None)
-    free.prepare(expected)
-
-    everyone = [*theirs, *(own for _, own in pairs if own is not None), lowest, free]
+def row(name: str, way: str, n_rounds: int, expected: torch.Tensor) -> str:
+    """Measures one way and ours at its peak."""
+    torch._dynamo.reset()
+    gc.collect()
+    own: Candidate | None
+    if way == "floor":
+        own = ours(name, None)
+        own.prepare(expected)
+        for _ in range(n_rounds):
+            own.timed_run()
+        return f"| {name} | remat at its floor | | | | {text(own)} | |"
+    other = theirs(name, way)
+    try:
+        other.prepare(expected)
+    except RuntimeError as error:
+        # Their partitioner may recompute what reads a buffer that the step has overwritten by then.
+        return f"| {name} | {other.name} | fails: {' '.join(str(error).split())[:90]} ... | | | | | | |"
+    finally:
+        torch._functorch.config.activation_memory_budget = 1.0
+    own = ours(name, other.peak)
+    try:
+        own.prepare(expected)
+    except Exception as error:
+        if "too small" not in str(error):
+            raise
+        own = None
     for _ in range(n_rounds):
-        for candidate in everyone:
-            begin = time.perf_counter()
-            candidate.run()
-            candidate.seconds.append(time.perf_counter() - begin)
-    return [*table(name, pairs, lowest, free), ""]
+        other.timed_run()
+        if own is not None:
+            own.timed_run()
+    if own is None:
+        return f"| {name} | {other.name} | {text(other)} | does not fit | | | |"
+    ratio = statistics.median(a / b for a, b in zip(own.seconds, other.seconds, strict=True))
+    return f"| {name} | {other.name} | {text(other)} | {text(own)} | {ratio:.3f} |"
 
 
-def ours_example(name: str) -> tuple[nn.Module, tuple[Any, ...]]:
-    module, batch, _ = build(name)
-    return module, batch
-
-
-def table(name: str, pairs: list[tuple[Candidate, Candidate | None]], lowest: Candidate, free: Candidate) -> list[str]:
-    lines = [
-        f"### {name}",
-        "",
-        "| way | peak MiB | ms | gradient error | remat: peak MiB | ms | time ratio |",
-        "|---|---|---|---|---|---|---|",
-    ]
-    for candidate, own in pairs:
-        left = f"| {candidate.name} | {candidate.peak / 2**20:.1f} | {1e3 * candidate.time:.0f} | {candidate.gradient_error:.1e} |"
-        right = "does not fit | | |" if own is None else (
-            f" {own.peak / 2**20:.1f} | {1e3 * own.time:.0f} | {own.time / candidate.time:.3f} |"
-        )  # fmt: skip
-        lines.append(left + right)
-    for candidate in (lowest, free):
-        title = "remat at its floor" if candidate is lowest else candidate.name
-        lines.append(f"| {title} | | | {candidate.gradient_error:.1e} | {candidate.peak / 2**20:.1f} | {1e3 * candidate.time:.0f} | |")
-    return lines
+def text(candidate: Candidate) -> str:
+    return f"{candidate.peak / 2**20:.1f} | {1e3 * candidate.time:.0f} | {candidate.gradient_error:.1e}"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--models", default="gpt2,resnet50")
+    parser.add_argument("--models", default=",".join(MODELS))
+    parser.add_argument("--ways", default=WAYS)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--threads", type=int, help="threads of torch; one is steadier where other programs run")
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
-    lines = [line for name in arguments.models.split(",") for line in compare(name, arguments.rounds)]
-    print("\n".join(lines))
-    if arguments.out:
-        arguments.out.write_text("\n".join(lines))
+    if arguments.threads:
+        torch.set_num_threads(arguments.threads)
+    lines = arguments.out.read_text().splitlines() if arguments.out and arguments.out.exists() else list(HEAD)
+    for name in arguments.models.split(","):
+        expected = expected_gradients(name)
+        for way in arguments.ways.split(","):
+            lines.append(row(name, way, arguments.rounds, expected))
+            print(lines[-1], flush=True)
+            if arguments.out:
+                arguments.out.write_text("\n".join(lines) + "\n")
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ def main() -> None:
     torch.manual_seed(0)
     layers = [layer for _ in range(8) for layer in (nn.Linear(256, 256), nn.GELU(), nn.Dropout(0.1))]
     model = nn.Sequential(*layers, nn.Linear(256, 1))
-    parallel = DistributedDataParallel(remat.compile(model, budget="60%"))
+    parallel = DistributedDataParallel(remat.compile(model, budget="90%"))
     optimizer = torch.optim.SGD(parallel.parameters(), lr=0.01)
     torch.manual_seed(1 + dist.get_rank())
     for i in range(3):

@@ -15,7 +15,7 @@ def batch(size: int) -> dict[str, torch.Tensor]:
 
 def main() -> None:
     torch.manual_seed(0)
-    config = GPT2Config(n_layer=4, n_embd=128, n_head=4, vocab_size=1000, n_positions=64, use_cache=False)
+    config = GPT2Config(n_layer=2, n_embd=128, n_head=4, vocab_size=1000, n_positions=64, use_cache=False)
     model = GPT2LMHeadModel(config).train()
 
     plan = remat.plan(model, batch(8))

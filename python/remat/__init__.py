@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .api import compile, max_batch, plan
     from .diagnosis import doctor
     from .measure import measure_peak
+    from .optimizer import optimizer_bytes
     from .options import Options
     from .reports import RegionReport, regions
     from .training_plan import TrainingPlan
@@ -36,6 +37,7 @@ __all__ = [
     "doctor",
     "max_batch",
     "measure_peak",
+    "optimizer_bytes",
     "plan",
     "regions",
 ]
@@ -49,6 +51,7 @@ _LAZY = {
     "doctor": "diagnosis",
     "max_batch": "api",
     "measure_peak": "measure",
+    "optimizer_bytes": "optimizer",
     "plan": "api",
     "regions": "reports",
 }

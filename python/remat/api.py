@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from . import pipeline, torch_compat
+from . import pipeline, sharing, torch_compat
 from .backend import backend
 from .budget import in_bytes
 from .distributed import watch
@@ -32,7 +32,13 @@ def compile(  # noqa: A001 (the name that users of torch.compile look for)
     Options.parse(given)
     watch()
     torch_compat.ignore_repeated_warnings()
-    return torch.compile(model, backend=backend, options=given, dynamic=dynamic, fullgraph=fullgraph)
+    torch_compat.allow_recurrent_layers(model)
+    session = sharing.session(given)
+    session.know(model)
+    compiled = torch.compile(model, backend=backend, options=given, dynamic=dynamic, fullgraph=fullgraph)
+    if budget is not None and isinstance(compiled, torch.nn.Module):
+        sharing.CaptureCheck(session, compiled)
+    return compiled
 
 
 def plan(model: Any, example: Any, *, budget: int | str | None = None, **options: Any) -> TrainingPlan:
@@ -92,7 +98,8 @@ def _trace(model: Any, example: Any, options: Options) -> Step:
         raise _Traced(found[0])
 
     def nothing_to_plan(module: fx.GraphModule, example_inputs: Any) -> Any:
-        raise RematError("the model has no gradients here: call it in training mode, with parameters that require them")
+        error = RematError("the model has no gradients here: call it in training mode, with parameters that require them")
+        raise torch_compat.unwrapped(error)
 
     def stop(module: fx.GraphModule, example_inputs: Any, **_: Any) -> Any:
         aot = torch_compat.aot_backend(
@@ -103,6 +110,7 @@ def _trace(model: Any, example: Any, options: Options) -> Step:
 
     torch._dynamo.reset()
     torch_compat.ignore_repeated_warnings()
+    torch_compat.allow_recurrent_layers(model)
     traced = torch.compile(model, backend=stop, fullgraph=True, dynamic=False)
     try:
         _call(traced, example)

@@ -7,9 +7,11 @@ Python functions that run op by op, or given to Inductor.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import torch
 from torch import fx
 
 from . import codegen, inductor, pipeline, schedule, sharing, torch_compat
@@ -24,11 +26,22 @@ def backend(
     """What `torch.compile(model, backend="remat", options={...})` calls for each captured graph."""
     parsed = Options.parse(options)
     if torch_compat.is_split_by_ddp(module):
-        raise RematError(
+        split = RematError(
             "DistributedDataParallel cut the model into buckets before compiling, so that no plan can see the whole step;"
             " set torch._dynamo.config.optimize_ddp = False, or compile the model before wrapping it"
         )
-    compiler = _Compiler(parsed, sharing.session(options), torch_compat.is_cut_by_graph_break(module))
+        raise torch_compat.unwrapped(split)
+    session = sharing.session(options)
+    is_followed = torch_compat.is_cut_by_graph_break(module)
+    is_part = is_followed or torch_compat.is_inside_running_code()
+    session.is_cut |= is_part
+    session.n_regions += torch.is_grad_enabled()
+    compiler = _Compiler(
+        parsed,
+        session if is_part else None,
+        outside=session.outside_bytes(example_inputs),
+        portion=session.portion(example_inputs, is_followed=is_followed),
+    )
     aot = torch_compat.aot_backend(
         fw_compiler=compiler.forward,
         bw_compiler=compiler.backward,
@@ -40,29 +53,43 @@ def backend(
         return aot(module, example_inputs)
 
 
+# The name in messages of torch.compile.
+backend.__name__ = "remat"
+
+
 class _Compiler:
     """The functions that AOTAutograd calls for one region, and what they share."""
 
-    def __init__(self, options: Options, session: sharing.Session, is_cut: bool) -> None:
+    def __init__(self, options: Options, session: sharing.Session | None, *, outside: int, portion: float) -> None:
         self.options = options
+        # Only where the region is a part of a model.
         self.session = session
-        self.is_cut = is_cut
+        self.outside = outside
+        self.portion = portion
 
     def partition(
         self, joint: fx.GraphModule, joint_inputs: Any, *, num_fwd_outputs: int, **_: Any
     ) -> tuple[fx.GraphModule, fx.GraphModule]:
         """Cuts a joint graph as the plan says."""
-        if self.is_cut and self.options.budget is not None:
-            self.session.note_cut()
         try:
-            step = pipeline.read(joint, num_fwd_outputs, self.options, held=self.session.held_bytes())
+            return self._partition(joint, num_fwd_outputs)
+        except RematError as error:
+            raise torch_compat.unwrapped(error) from error.__cause__
+
+    def _partition(self, joint: fx.GraphModule, n_forward_outputs: int) -> tuple[fx.GraphModule, fx.GraphModule]:
+        begin = time.perf_counter()
+        if self.session is not None and self.options.budget is not None:
+            self.session.warn_of_cut()
+        try:
+            step = pipeline.read(joint, n_forward_outputs, self.options, outside=self.outside)
         except Exception as error:
             ranks = watch()
             if ranks is not None:
                 ranks.fail(error)
             raise
-        planned = pipeline.decide(step, self.options, self.session if self.is_cut else None)
+        planned = pipeline.decide(step, self.options, self.portion)
         written = schedule.build(step, planned.steps, verify=self.options.verify)
+        pipeline.report(step, planned, self.options, time.perf_counter() - begin)
         return written.forward, written.backward
 
     def forward(self, module: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
@@ -70,7 +97,7 @@ class _Compiler:
         if self.options.compiler == "inductor":
             return inductor.compile_graph(module, example_inputs, is_backward=False)
         run = codegen.boxed(module)
-        return self.session.watched(run) if self.is_cut else run
+        return run if self.session is None else self.session.watched(run)
 
     def backward(self, module: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
         """Compiles backward."""

@@ -23,6 +23,8 @@ import torch
 from torch import fx
 
 from . import torch_compat
+from .errors import RematError
+from .kernel_sizes import real_bytes
 from .rewrites import is_training_batch_norm
 from .shapes import Shapes
 
@@ -210,12 +212,14 @@ class _Reader:
     def _bytes(self, tensor: torch.Tensor) -> int:
         return self.shapes.number(tensor.untyped_storage().nbytes())
 
-    def _new_value(self, node: fx.Node, tensor: torch.Tensor) -> int:
-        self.values.append(Value(node.name, self._bytes(tensor)))
+    def _new_value(self, node: fx.Node, tensor: torch.Tensor, index: int = 0) -> int:
+        size = max(self._bytes(tensor), real_bytes(node, index, self.shapes.number))
+        self.values.append(Value(node.name, size))
         self.value_of_storage[_key(tensor)] = len(self.values) - 1
         return len(self.values) - 1
 
     def _read_call(self, node: fx.Node) -> None:
+        _refuse_sparse(node)
         inputs = node.all_input_nodes
         if any(source in self.from_tangents for source in inputs):
             self.from_tangents.add(node)
@@ -225,13 +229,13 @@ class _Reader:
         read = frozenset().union(*(self.needs[source] for source in inputs))
         input_storages = frozenset().union(*(self.storages[source] for source in inputs))
         views = _is_view(node)
-        fresh = [t for t in tensors_of(node) if not views and _key(t) not in input_storages]
-        fresh = list({_key(t): t for t in fresh}.values())
+        results = enumerate(tensors_of(node))
+        fresh = {_key(t): (t, index) for index, t in results if not views and _key(t) not in input_storages}
         if not fresh and not _has_effect(node) and (tensors_of(node) or _is_symbolic(node)):
             self.needs[node] = read
             self.storages[node] = input_storages
             return
-        made = tuple(self._new_value(node, tensor) for tensor in fresh)
+        made = tuple(self._new_value(node, tensor, index) for tensor, index in fresh.values())
         volatile = bool(input_storages & self.volatile) and not is_training_batch_norm(node)
         is_fixed_point = _has_effect(node) or _is_random(node) or volatile
         self.ops[node] = Op(
@@ -259,6 +263,16 @@ class _Reader:
         else:
             self.needs[node] = self.needs[source]
             self.storages[node] = self.storages[source]
+
+
+def _refuse_sparse(node: fx.Node) -> None:
+    """The bytes of a sparse tensor depend on the data, so no plan can count them."""
+    if any(tensor.layout is not torch.strided for tensor in tensors_of(node)):
+        source = source_line(node)
+        raise RematError(
+            f"{op_name(node)}{f' at {source}' if source else ''} makes a sparse tensor, whose memory depends on the data, so"
+            " that no plan can hold a budget; use dense gradients (sparse=False) or move that part out of the compiled function"
+        )
 
 
 def _key(tensor: torch.Tensor) -> int:

@@ -15,7 +15,11 @@ from typing import Any
 
 import torch
 from torch.utils import _pytree as pytree
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass
+
+
+# A tensor that is made of Python numbers is first seen as the input of these, but it is new.
+LIFTS = frozenset({torch.ops.aten.lift_fresh.default, torch.ops.aten.lift_fresh_copy.default})
 
 
 class measure_peak:  # noqa: N801 (reads as a function: `with measure_peak() as peak`)
@@ -73,7 +77,7 @@ class _LiveStorages(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         for tensor in pytree.tree_leaves((args, kwargs)):
-            self._see(tensor, is_new=False)
+            self._see(tensor, is_new=func in LIFTS)
         result = func(*args, **kwargs)
         for tensor in pytree.tree_leaves(result):
             self._see(tensor, is_new=True)
@@ -83,6 +87,11 @@ class _LiveStorages(TorchDispatchMode):
 
     def _see(self, tensor: Any, *, is_new: bool) -> None:
         if not isinstance(tensor, torch.Tensor) or tensor.device.type != self.device_type or _is_abstract(tensor):
+            return
+        if is_traceable_wrapper_subclass(tensor):
+            # Such as a sharded tensor: what it wraps has the storage.
+            for name in tensor.__tensor_flatten__()[0]:
+                self._see(getattr(tensor, name), is_new=is_new)
             return
         storage = tensor.untyped_storage()
         key = storage._cdata
@@ -100,6 +109,8 @@ class _LiveStorages(TorchDispatchMode):
 
 
 def _is_abstract(tensor: torch.Tensor) -> bool:
+    """Whether a tensor has no storage: it is only traced, or it is sparse, and its parts are seen by themselves."""
     from torch._subclasses.fake_tensor import FakeTensor
 
-    return isinstance(tensor, FakeTensor) or torch._is_functional_tensor(tensor)
+    is_sparse = tensor.layout is not torch.strided
+    return isinstance(tensor, FakeTensor) or torch._is_functional_tensor(tensor) or is_sparse

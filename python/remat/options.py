@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any, Literal, get_args
 
+from .budget import in_bytes
+
 Compiler = Literal["eager", "inductor"]
 Costs = Literal["analytic", "measured"]
 
@@ -15,6 +17,7 @@ class Options:
 
     `budget`: bytes, `"8GiB"`, or `"50%"` of the peak without recomputation; `None` recomputes nothing.
     `reserved`: bytes or a size that something else holds during the step, such as the optimizer's state.
+    `accumulates`: gradients of earlier backwards stay, as with gradient accumulation or `zero_grad(set_to_none=False)`.
     `compiler`: `eager` runs op by op and is exact; `inductor` fuses and allocates by itself.
     `cost`: where the seconds per operation come from.
     `verify`: compare every recomputed tensor with its first value.
@@ -25,6 +28,7 @@ class Options:
 
     budget: int | str | None = None
     reserved: int | str = 0
+    accumulates: bool = False
     compiler: Compiler = "eager"
     cost: Costs = "analytic"
     verify: bool = False
@@ -48,4 +52,10 @@ class Options:
                 raise ValueError(f"the option {name} is {getattr(parsed, name)!r}; it can be {' or '.join(choices)}")
         if isinstance(parsed.budget, bool) or not isinstance(parsed.budget, (int, str, type(None))):
             raise ValueError(f"the budget is {parsed.budget!r}; write bytes as an int, '8GiB' or '50%'")
+        is_size = isinstance(parsed.reserved, (int, str)) and not isinstance(parsed.reserved, bool)
+        if not is_size or str(parsed.reserved).strip().endswith("%"):
+            raise ValueError(f"the reserved memory is {parsed.reserved!r}; write bytes or '2GiB' (a percentage has no base)")
+        for size in (parsed.budget, parsed.reserved):
+            # Mistakes are told now and not while the first step is compiled.
+            in_bytes(0 if size is None else size, 0)
         return parsed

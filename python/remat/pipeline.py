@@ -6,7 +6,6 @@ In: the joint graph, the options and the session. Out: the `Step` and the `Plann
 from __future__ import annotations
 
 import hashlib
-import time
 from collections import Counter
 
 from torch import fx
@@ -22,14 +21,14 @@ from .planner import Book, Planned, find, lowest
 from .problem import Step
 from .reports import RegionReport, record
 from .rewrites import drop_running_statistics, split_dropout
-from .sharing import Session, share
+from .sharing import share
 
 # Plans that were handed out, by graph, planner and effort: see `Book`.
 _books: dict[tuple[object, ...], Book] = {}
 
 
-def read(joint: fx.GraphModule, n_forward_outputs: int, options: Options, *, held: int = 0) -> Step:
-    """The planning problem of a joint graph. `held` bytes belong to other regions."""
+def read(joint: fx.GraphModule, n_forward_outputs: int, options: Options, *, outside: int = 0) -> Step:
+    """The planning problem of a joint graph. `outside` bytes belong to other regions of the model."""
     if options.compiler == "eager":
         split_dropout(joint)
     else:
@@ -38,7 +37,8 @@ def read(joint: fx.GraphModule, n_forward_outputs: int, options: Options, *, hel
     region = capture(joint, n_forward_outputs)
     region.shapes.guard(node.meta.get("val") for node in region.primals)
     seconds, workspaces = (costs.analytic(region), {}) if options.cost == "analytic" else costs.measured(region)
-    return problem.build(region, seconds, workspaces, in_bytes(options.reserved, 0) + held)
+    earlier = problem.gradient_bytes(region) if options.accumulates else 0
+    return problem.build(region, seconds, workspaces, in_bytes(options.reserved, 0) + outside + earlier)
 
 
 def book_of(step: Step, options: Options) -> Book:
@@ -46,19 +46,18 @@ def book_of(step: Step, options: Options) -> Book:
     return _books.setdefault((step.hash, options.planner, options.effort, options.time_limit), Book())
 
 
-def decide(step: Step, options: Options, session: Session | None = None) -> Planned:
-    """The plan for a step, the same on all ranks. A session means that other regions follow."""
-    begin = time.perf_counter()
+def decide(step: Step, options: Options, portion: float = 1.0) -> Planned:
+    """The plan for a step, the same on all ranks. A portion below 1 leaves the rest of the budget to other regions."""
     budget = None if options.budget is None else in_bytes(options.budget, step.keep_all_peak)
     ranks = watch()
     if ranks is None:
-        planned = _plan(step, budget, options, session)
+        planned = _plan(step, budget, options, portion)
     else:
         own = {"hash": step.hash, "budget": budget, "costs": problem.node_costs(step)}
 
         def make(all_costs: list[list[float]]) -> str:
             highest = [max(of_node) for of_node in zip(*all_costs, strict=True)]
-            return _plan(problem.with_costs(step, highest), budget, options, session).text
+            return _plan(problem.with_costs(step, highest), budget, options, portion).text
 
         def check(text: str) -> None:
             faults = step.problem.check(reprice(text, step.text))
@@ -67,16 +66,15 @@ def decide(step: Step, options: Options, session: Session | None = None) -> Plan
 
         text = ranks.agree(own, make, check, options.timeout)
         planned = Planned.read(text, budget if budget is not None else step.keep_all_peak)
-    record(_report(step, planned, budget, time.perf_counter() - begin))
     return planned
 
 
-def _plan(step: Step, budget: int | None, options: Options, session: Session | None) -> Planned:
+def _plan(step: Step, budget: int | None, options: Options, portion: float) -> Planned:
     book = book_of(step, options)
     if budget is None:
         return find(step, None, options, book)
-    if session is not None:
-        return _plan_part(step, budget, options, book)
+    if portion < 1.0:
+        return _plan_part(step, budget, options, book, portion)
     cache = PlanCache(options.cache_dir) if options.cache_dir else None
     text = cache.read(step, budget) if cache else None
     if text is not None:
@@ -87,11 +85,11 @@ def _plan(step: Step, budget: int | None, options: Options, session: Session | N
     return planned
 
 
-def _plan_part(step: Step, budget: int, options: Options, book: Book) -> Planned:
-    """A part that others follow: half of the rest, or as little as possible."""
+def _plan_part(step: Step, budget: int, options: Options, book: Book, portion: float) -> Planned:
+    """A part that others follow: its share, or as little as possible."""
     base = problem.fixed_bytes(step)
     try:
-        return find(step, share(budget, base), options, book)
+        return find(step, share(budget, base, portion), options, book)
     except BudgetTooSmall:
         planned = lowest(step, options, book)
         if planned.peak > budget:
@@ -99,7 +97,12 @@ def _plan_part(step: Step, budget: int, options: Options, book: Book) -> Planned
         return planned
 
 
-def _report(step: Step, planned: Planned, budget: int | None, seconds: float) -> RegionReport:
+def report(step: Step, planned: Planned, options: Options, seconds: float) -> None:
+    """Notes what was compiled, and how long everything from the joint graph to the two graphs took."""
+    record(_report(step, planned, options.budget is not None, seconds))
+
+
+def _report(step: Step, planned: Planned, has_budget: bool, seconds: float) -> RegionReport:
     runs = Counter(index for kind, index in planned.steps if kind == "compute")
     base = sum(problem.node_costs(step))
     return RegionReport(
@@ -107,11 +110,11 @@ def _report(step: Step, planned: Planned, budget: int | None, seconds: float) ->
         plan_hash=hashlib.sha256(repr(planned.steps).encode()).hexdigest(),
         n_ops=len(step.ops) - 1,
         n_recomputed=sum(n_runs - 1 for n_runs in runs.values()),
-        budget=budget,
+        budget=planned.budget if has_budget else None,
         predicted_peak=planned.peak,
         keep_all_peak=step.keep_all_peak,
         saved_bytes=_saved_bytes(step.region, step, planned),
-        overhead=planned.cost / base - 1.0 if base else 0.0,
+        overhead=max(planned.cost / base - 1.0, 0.0) if base else 0.0,
         planning_seconds=seconds,
     )
 

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from .budget import format_bytes
 from .capture import source_line
 from .errors import BudgetTooSmall
 from .options import Options
-from .problem import Step
+from .problem import Step, end_of_step, fixed_bytes
 
 # Work per plan unless the caller says otherwise: planning must not be felt.
 DEFAULT_EFFORT = 0.05
@@ -40,7 +41,7 @@ class Planned:
         plan = json.loads(text)
         return Planned(budget, text, plan["peak_bytes"], plan["cost"], plan["lower_bound"])
 
-    @property
+    @cached_property
     def steps(self) -> list[tuple[str, int]]:
         """Computes and frees, in order."""
         return [(kind, index) for kind, index in json.loads(self.text)["steps"]]
@@ -109,8 +110,16 @@ def lowest(step: Step, options: Options, book: Book) -> Planned:
 
 
 def proven_floor(step: Step) -> dict[str, Any]:
-    """The peak that no plan goes below, and the node that sets it."""
-    return json.loads(step.problem.floor())
+    """The peak that no plan goes below, and the node that sets it.
+
+    Either what one operation needs at once, or what is live when the step ends: all gradients and outputs.
+    """
+    floor: dict[str, Any] = json.loads(step.problem.floor())
+    at_end, last = end_of_step(step)
+    op = step.ops[last]
+    if at_end > floor["bytes"] and op is not None:
+        floor |= {"bytes": at_end, "node": last, "name": op.node.name}
+    return floor
 
 
 def _solve(step: Step, budget: int, options: Options) -> tuple[str, str | None]:
@@ -131,6 +140,7 @@ def _too_small(step: Step, budget: int, options: Options, book: Book) -> BudgetT
     message = (
         f"the budget of {format_bytes(budget)} is too small: {verdict}; the floor is {format_bytes(reached.peak)}"
         f" ({reached.peak} bytes), and no plan is below {format_bytes(floor['bytes'])}, set by {where};"
+        f" {format_bytes(fixed_bytes(step))} of it are parameters, batch and what is reserved;"
         " raise the budget, make the batch smaller, or lower the reserved memory"
     )
     return BudgetTooSmall(

@@ -16,6 +16,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from torch import fx
@@ -40,7 +41,7 @@ class Step:
     # A hash of everything but costs: the same graph has the same hash in every process.
     hash: str
 
-    @property
+    @cached_property
     def keep_all_peak(self) -> int:
         """Peak without recomputation, in the order of the joint graph."""
         return int(json.loads(self.keep_all)["peak_bytes"])
@@ -97,6 +98,20 @@ def node_costs(step: Step) -> list[float]:
 def fixed_bytes(step: Step) -> int:
     """Memory that is held during the whole step, whatever the plan."""
     return int(json.loads(step.text)["fixed_bytes"])
+
+
+def gradient_bytes(region: Region) -> int:
+    """Bytes of the gradients that backward returns, each storage once."""
+    nodes = [node for output in region.backward_outputs for node in nested_nodes(output)]
+    return sum(region.values[value].bytes for value in frozenset().union(*(region.needs[node] for node in nodes)))
+
+
+def end_of_step(step: Step) -> tuple[int, int]:
+    """Bytes that are live after the last node, and that node: the last one that makes something which lasts."""
+    problem = json.loads(step.text)
+    lasting = set(problem["outputs"])
+    makers = [index for index, node in enumerate(problem["nodes"]) if lasting.intersection(node["outputs"])]
+    return int(problem["fixed_bytes"]) + sum(problem["values"][value]["bytes"] for value in lasting), max(makers, default=0)
 
 
 def _step(region: Region, problem: dict[str, Any], order: list[Op | None], fingerprint: str) -> Step:

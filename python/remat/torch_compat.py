@@ -7,7 +7,11 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
+import sys
+import sysconfig
 from collections.abc import Callable, Iterator
+from types import FrameType
 from typing import Any
 
 import torch
@@ -16,6 +20,12 @@ from torch import fx
 from .errors import RematError
 
 SUPPORTED = ((2, 13), (2, 15))
+# Where code lies that is not the model's.
+TORCH_FOLDER = os.path.dirname(torch.__file__)
+OWN_FOLDER = os.path.dirname(__file__)
+STANDARD_LIBRARY = sysconfig.get_paths()["stdlib"]
+# The functions of torch through which a call of a compiled model goes.
+COMPILED_ENTRIES = frozenset({"compile_wrapper", "_fn"})
 
 
 def version() -> tuple[int, int]:
@@ -88,6 +98,27 @@ def is_cut_by_graph_break(module: fx.GraphModule) -> bool:
     return bool(getattr(reason, "graph_break", False))
 
 
+def is_inside_running_code() -> bool:
+    """Whether the region that is being compiled was called by code of the model that runs in Python.
+
+    That is so after a graph break, and when a module as a whole cannot be traced but its children can. Told from the call
+    stack: a function that Dynamo traces is not on it, one that runs is. Above the entry into the compiled model begins
+    the caller's own code, which does not count.
+    """
+    frame: FrameType | None = sys._getframe(1)
+    is_inside = False
+    while frame is not None:
+        name, path = frame.f_code.co_name, frame.f_code.co_filename
+        if name in COMPILED_ENTRIES and path.endswith("eval_frame.py"):
+            return is_inside
+        if path.startswith(TORCH_FOLDER):
+            is_inside |= name == "forward" and "parallel" not in path
+        elif not path.startswith(OWN_FOLDER):
+            is_inside |= not path.startswith(STANDARD_LIBRARY) or "-packages" in path
+        frame = frame.f_back
+    return False
+
+
 @contextlib.contextmanager
 def no_autograd_cache() -> Iterator[None]:
     """Keeps AOTAutograd from storing compiled graphs: our partition depends on a budget that is not in its key."""
@@ -120,6 +151,26 @@ def hint(shape_env: Any, symbol: Any) -> int:
             " move that part of the model out of the compiled function"
         )
     return int(sizes[symbol])
+
+
+def unwrapped(error: RematError) -> RematError:
+    """The same error in a form that torch.compile passes on as it is, so that `except remat.BudgetTooSmall` works."""
+    passed_on = getattr(torch._dynamo.exc, "ShortenTraceback", None)
+    if passed_on is not None and not isinstance(error, passed_on):
+        kind = type(error)
+        error.__class__ = type(kind.__name__, (kind, passed_on), {"__module__": kind.__module__})
+        error.first_useful_frame = None  # type: ignore[attr-defined]
+    return error
+
+
+def allow_recurrent_layers(model: Any) -> None:
+    """Lets Dynamo trace `nn.LSTM` and its like, where the model has some; it would cut the model there otherwise.
+
+    The layers are then unrolled over time, so that a plan can recompute single time steps.
+    """
+    has_some = isinstance(model, torch.nn.Module) and any(isinstance(m, torch.nn.RNNBase) for m in model.modules())
+    if has_some and hasattr(torch._dynamo.config, "allow_rnn"):
+        torch._dynamo.config.allow_rnn = True
 
 
 def ignore_repeated_warnings() -> None:

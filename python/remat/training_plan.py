@@ -49,7 +49,7 @@ class TrainingPlan:
     def overhead(self) -> float:
         """Time that recomputation adds, as a fraction, by the costs that were planned with."""
         base = sum(node_costs(self.step))
-        return self.planned.cost / base - 1.0 if base else 0.0
+        return max(self.planned.cost / base - 1.0, 0.0) if base else 0.0
 
     @property
     def recomputed(self) -> list[tuple[str, int, float]]:

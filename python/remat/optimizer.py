@@ -1,0 +1,56 @@
+"""The memory of an optimizer: its state, and the temporaries of its step.
+
+In: an optimizer over the parameters of a model. Out: bytes to reserve, so that forward, backward *and* the optimizer's
+step stay within the budget. Found by trying: a copy of the optimizer updates one made-up parameter of each size and
+type, which takes as much memory as the largest parameter needs, and the storages are counted. So it holds for any
+optimizer that treats parameters one by one, and needs no table of optimizers.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections import defaultdict
+from typing import Any
+
+import torch
+
+from .measure import measure_peak
+
+
+def optimizer_bytes(optimizer: torch.optim.Optimizer) -> int:
+    """Bytes of the state of `optimizer` after its first step, and of what a step needs on top for a moment.
+
+    Pass it as `reserved`. Implementations that update many parameters at once (`foreach=True`) have temporaries for all of
+    them at the same time, the others for one.
+    """
+    tried: dict[Any, tuple[int, int]] = {}
+    state, largest, together = 0, 0, 0
+    for group in optimizer.param_groups:
+        for parameter in group["params"]:
+            if not parameter.requires_grad:
+                continue
+            key = (tuple(parameter.shape), parameter.dtype, parameter.device, id(group))
+            if key not in tried:
+                tried[key] = _try(optimizer, group, parameter)
+            kept, temporary = tried[key]
+            state += kept
+            largest = max(largest, temporary)
+            together += temporary if group.get("foreach") else 0
+    return state + max(largest, together)
+
+
+def _try(optimizer: torch.optim.Optimizer, group: dict[str, Any], parameter: torch.Tensor) -> tuple[int, int]:
+    """State and temporaries for one parameter, in the third step: the first ones make the state and may change its types."""
+    subject = torch.nn.Parameter(torch.zeros_like(parameter, requires_grad=False))
+    subject.grad = torch.zeros_like(subject)
+    twin = copy.copy(optimizer)
+    twin.param_groups = [{**group, "params": [subject]}]
+    twin.state = defaultdict(dict)
+    if parameter in optimizer.state:
+        twin.state[subject] = copy.deepcopy(optimizer.state[parameter])
+    twin.step()
+    twin.step()
+    state = sum(value.untyped_storage().nbytes() for value in twin.state[subject].values() if torch.is_tensor(value))
+    with measure_peak(parameter.device) as peak:
+        twin.step()
+    return state, max(peak.bytes - state - 2 * subject.untyped_storage().nbytes(), 0)
