@@ -204,11 +204,8 @@ impl Flags {
                 Err(error) => rows[index].note = Some(error.to_string()),
             }
         }
-        let rounds = Rounds {
-            n_rounds: self.rounds.get(),
-            n_warm_up: self.warm_up,
-            n_steps: self.steps.get(),
-        };
+        let rounds =
+            Rounds { n_rounds: self.rounds.get(), n_warm_up: self.warm_up, n_steps: self.steps.get() };
         let n_runs = running.len() * rounds.n_rounds * (rounds.n_warm_up + rounds.n_steps);
         let progress = Progress::new("training", n_runs);
         let mut done = 0;

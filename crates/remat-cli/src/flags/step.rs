@@ -95,8 +95,8 @@ impl StepFlags {
         self.training.threads.map_or_else(available_threads, NonZeroUsize::get)
     }
 
-    /// One set of flags per combination of the values that stand between commas in model options, each with a name
-    /// that says what differs.
+    /// One set of flags per combination of the values that stand between commas in model options, each with a name of
+    /// all that was typed, so that a sweep can be taken up again with more values.
     pub(crate) fn cases(&self) -> Vec<(String, StepFlags)> {
         let mut cases = vec![(Vec::new(), self.clone())];
         for (index, (name, values)) in self.options.typed.iter().enumerate() {
@@ -104,9 +104,7 @@ impl StepFlags {
             let with = |case: &(Vec<String>, StepFlags), value: &str| {
                 let (mut words, mut flags) = case.clone();
                 flags.options.typed[index].1 = value.trim().to_owned();
-                if values.len() > 1 {
-                    words.push(format!("{name} {}", value.trim()));
-                }
+                words.push(format!("{name} {}", value.trim()));
                 (words, flags)
             };
             cases = cases

@@ -177,7 +177,9 @@ pub struct LinearCrossEntropyWithGrad {}
 
 impl OpDef for LinearCrossEntropyWithGrad {
     fn infer(&self, x: &[&Type]) -> Result<Vec<Type>, String> {
-        let Some((dloss, inputs)) = x.split_last() else { return Err("takes 4 or 5 inputs, got none".into()) };
+        let Some((dloss, inputs)) = x.split_last() else {
+            return Err("takes 4 or 5 inputs, got none".into());
+        };
         let mut outputs = LinearCrossEntropy {}.infer(inputs)?;
         expect_shape("dloss", dloss, &[])?;
         outputs.extend([inputs[0].clone(), inputs[1].clone()]);
@@ -199,8 +201,7 @@ impl OpDef for LinearCrossEntropyWithGrad {
         let dloss = io.f32(n)[0];
         let grad = ClassifierGrad { dx: io.out(2), dweight: io.out(3), dbias: (n == 4).then(|| io.out(4)) };
         let (x, labels, workspace) = (io.f32(0), io.i32(2), io.workspace());
-        let loss =
-            linear_cross_entropy_with_grad(&classifier, x, labels, io.out(1), dloss, grad, workspace);
+        let loss = linear_cross_entropy_with_grad(&classifier, x, labels, io.out(1), dloss, grad, workspace);
         io.out(0)[0] = loss;
     }
 
