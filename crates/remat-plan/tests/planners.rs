@@ -132,12 +132,14 @@ fn modules_that_read_overwritten_state_again_cannot_be_checkpointed() {
         name: "early update".to_owned(),
         cost_unit: "1".to_owned(),
         fixed_bytes: Bytes(0),
-        values: ["x", "w", "a", "b", "loss", "dw", "w.new", "dx"].map(value).to_vec(),
+        values: ["x", "w", "a", "b", "loss", "dw", "w.new", "dx", "a.out", "b.out"].map(value).to_vec(),
         inputs: vec![id(0), id(1)],
         nodes: vec![
             in_module("block.0", node("linear".into(), Phase::Forward, 1.0, vec![id(0), id(1)], vec![id(2)])),
+            in_module("block.0", node("relu".into(), Phase::Forward, 1.0, vec![id(2)], vec![id(8)])),
             in_module("block.1", node("gelu".into(), Phase::Forward, 1.0, vec![id(0)], vec![id(3)])),
-            node("loss".into(), Phase::Forward, 1.0, vec![id(2), id(3)], vec![id(4)]),
+            in_module("block.1", node("tanh".into(), Phase::Forward, 1.0, vec![id(3)], vec![id(9)])),
+            node("loss".into(), Phase::Forward, 1.0, vec![id(8), id(9)], vec![id(4)]),
             node("dw".into(), Phase::Backward, 1.0, vec![id(4)], vec![id(5)]),
             Node {
                 consumes: vec![id(1)],

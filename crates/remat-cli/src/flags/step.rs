@@ -210,7 +210,8 @@ mod tests {
             TrainingFlags { optimizer: None, lr: None, cost: None, threads: None, no_fusion: false };
         let flags = StepFlags { options: ModelOptions { typed }, training };
         let names: Vec<String> = flags.cases().into_iter().map(|case| case.0).collect();
-        assert_eq!(names, ["batch 4, seq 32", "batch 4, seq 64", "batch 8, seq 32", "batch 8, seq 64"]);
+        let expected = ["4, dim 16, seq 32", "4, dim 16, seq 64", "8, dim 16, seq 32", "8, dim 16, seq 64"];
+        assert_eq!(names, expected.map(|rest| format!("batch {rest}")));
         let last = &flags.cases()[3].1.options.typed;
         assert_eq!(last[..], [("batch", "8".into()), ("dim", "16".into()), ("seq", "64".into())]);
         assert_eq!(flags.with_batch(3).cases().len(), 2);

@@ -86,7 +86,7 @@ pub fn race(problem: &Problem, request: &Request) -> Outcome {
         if race.bound.is_infinite() {
             let request = Request { time_limit: limits.time_left(), ..request.clone() };
             let lowest_peak = portfolio::lowest_peak(problem, &request, race.best.peak());
-            return no_plan(problem, lowest_peak, &cuts);
+            return no_plan(problem, request.budget, lowest_peak, &cuts);
         }
         race.run(starts, &cuts, request.seed, request.time_limit.is_some(), &mut limits);
     }
@@ -223,9 +223,13 @@ fn promising(mut starts: Vec<Found>, budget: i64) -> Vec<Found> {
     starts
 }
 
-/// The answer when a cut proves that the budget cannot be met.
-fn no_plan(problem: &Problem, lowest_peak: Bytes, cuts: &Cuts) -> Outcome {
-    let node = NodeId::new(cuts.ranked[0].1);
-    let why = Why::CutTooLarge { node, node_name: problem.node(node).name.clone() };
+/// The answer when a cut proves that the budget cannot be met; that one node alone does not fit is the simpler proof.
+fn no_plan(problem: &Problem, budget: Bytes, lowest_peak: Bytes, cuts: &Cuts) -> Outcome {
+    let (node, floor) = (NodeId::new(cuts.ranked[0].1), memory_floor(problem));
+    let why = if floor.bytes > budget {
+        Why::BelowFloor(floor)
+    } else {
+        Why::CutTooLarge { node, node_name: problem.node(node).name.clone() }
+    };
     Outcome::Infeasible { lowest_peak, why }
 }
