@@ -122,6 +122,35 @@ fn best_is_not_worse_than_any_other_planner_on_layered_graphs() {
     }
 }
 
+/// A step whose backward begins before its forward has ended, as with two losses.
+#[test]
+fn phases_may_alternate() {
+    let value = |name: &str| Value { name: name.to_owned(), bytes: Bytes(8) };
+    let id = ValueId::new;
+    let spec = ProblemSpec {
+        name: "alternating".to_owned(),
+        cost_unit: "1".to_owned(),
+        fixed_bytes: Bytes(0),
+        values: ["x", "a", "da", "b", "db"].map(value).to_vec(),
+        inputs: vec![id(0)],
+        nodes: vec![
+            node("a".into(), Phase::Forward, 1.0, vec![id(0)], vec![id(1)]),
+            node("da".into(), Phase::Backward, 1.0, vec![id(1)], vec![id(2)]),
+            node("b".into(), Phase::Forward, 1.0, vec![id(1)], vec![id(3)]),
+            node("db".into(), Phase::Backward, 1.0, vec![id(1), id(2), id(3)], vec![id(4)]),
+        ],
+        outputs: vec![id(4)],
+    };
+    let problem = Problem::new(spec).expect("valid");
+    let floor = memory_floor(&problem).bytes;
+    for info in PLANNERS.iter().filter(|info| info.name != "ilp") {
+        for budget in [Bytes(1), floor] {
+            let outcome = solve(&problem, info.name, &Request::new(budget)).unwrap();
+            assert!(outcome.plan().is_none_or(|plan| plan.peak_bytes <= budget), "{}", info.name);
+        }
+    }
+}
+
 #[test]
 fn modules_that_read_overwritten_state_again_cannot_be_checkpointed() {
     let value = |name: &str| Value { name: name.to_owned(), bytes: Bytes(8) };

@@ -87,9 +87,9 @@ fn policy(flat: &Flat, is_forward: &[bool], budget: i64) -> (Vec<usize>, i64) {
             return (chosen.iter().map(|activation| activation.value).collect(), peak);
         };
         let taken = candidates.remove(best);
-        for used in &mut memory[taken.last_forward + 1..taken.first_backward] {
-            *used -= flat.bytes[taken.value];
-        }
+        // Where backward begins before forward has ended, an activation may have no idle time at all.
+        let idle = memory.get_mut(taken.last_forward + 1..taken.first_backward).unwrap_or_default();
+        idle.iter_mut().for_each(|used| *used -= flat.bytes[taken.value]);
         let count = update_chosen(&mut chosen, &taken);
         update_candidates(&mut candidates, &chosen, &taken, count);
         chosen.push(taken);
