@@ -24,6 +24,12 @@
 
 mod bound;
 mod check;
+// The generator of random graphs, which names this crate as the tests outside of it do.
+#[cfg(test)]
+#[path = "../tests/common/mod.rs"]
+mod common;
+#[cfg(test)]
+extern crate self as remat_plan;
 mod explain;
 mod ids;
 mod outcome;

@@ -2,7 +2,7 @@
 //!
 //! Tiny graphs are searched completely. Otherwise in stages, each within a share of the limits: (1) the fast planners
 //! (portfolio.rs); (2) a scan for the best one-cut lower bound; (3) local search from many starts in two streams, and beside
-//! it branch and bound on the best cuts. After each epoch of the search the lineages of both streams are ranked and the
+//! it branch and bound, on the best single cuts first and then on several cuts at once. After each epoch of the search the lineages of both streams are ranked and the
 //! worse half ends; the choices met in the branch and bound become starts, too. The best plan so far is returned when
 //! time runs out, so the planner is anytime. Streams exchange plans only between epochs, which are measured in
 //! work, so with a limit on work alone the result does not depend on the machine.
@@ -17,6 +17,7 @@ use crate::planners::limits::Limits;
 use crate::planners::one_cut::Cuts;
 use crate::planners::portfolio::{self, compare};
 use crate::planners::search::{Ending, Found, Lineage, SMALL_GAIN, Search};
+use crate::planners::several_cuts::Growth;
 use crate::planners::{Request, exhaustive, keep_set, mu_two, outcome_with_bound};
 use crate::problem::Problem;
 use crate::units::Bytes;
@@ -30,8 +31,11 @@ const TINY: usize = 16;
 const TINY_STATES: usize = 50_000;
 /// Shares of the remaining limits.
 const SHARE_OF_CUTS: f64 = 0.08;
-const SHARE_OF_BRANCHING: f64 = 0.25;
 const SHARE_OF_CHOICES: f64 = 0.04;
+/// Of an epoch of the search, for the bound beside it: while the search goes on to find better plans, and when it has
+/// stalled.
+const SHARE_OF_BOUNDING: f64 = 0.4;
+const SHARE_OF_BOUNDING_ALONE: f64 = 0.95;
 /// A peak up to this multiple of the budget is near it.
 const NEAR: f64 = 1.2;
 /// Memory of one search above which there is none: the plans of the fast planners stand.
@@ -136,13 +140,21 @@ impl Race<'_> {
         let mut streams: Vec<Search> = (0..N_STREAMS as u64)
             .map(|i| Search::new(self.flat, self.budget, seed.wrapping_mul(N_STREAMS as u64).wrapping_add(i)))
             .collect();
-        let mut has_branched = false;
+        let mut growth: Option<Growth> = None;
         let mut costs: Vec<f64> = Vec::new();
         for epoch in 0..LINEAGES.len() {
             let share = 1.0 / (LINEAGES.len() - epoch) as f64;
             lineages.truncate(self.n_lineages(epoch, share * limits.expected_work()));
+            // When an epoch brought nothing, one stream rests and the bound gets its processor, if that can make use of it.
+            let has_stalled = matches!(costs[..], [.., before, now] if before - now <= SMALL_GAIN * now)
+                && growth.as_ref().is_some_and(Growth::is_open);
+            let (n_streams, share_of_bounding) = if has_stalled {
+                (N_STREAMS - 1, SHARE_OF_BOUNDING_ALONE)
+            } else {
+                (N_STREAMS, SHARE_OF_BOUNDING)
+            };
             for (i, stream) in streams.iter_mut().enumerate() {
-                stream.lineages = lineages.iter().skip(i).step_by(N_STREAMS).cloned().collect();
+                stream.lineages = lineages.iter().skip(i).step_by(n_streams).cloned().collect();
                 if stream.lineages.is_empty() {
                     stream.lineages.push(lineages[0].clone());
                 }
@@ -152,27 +164,34 @@ impl Race<'_> {
             let ending = Ending { target: self.base_cost + self.bound, is_over: &is_over, patience };
             let extra = self.extra();
             let mut parts: Vec<Limits> = streams.iter().map(|_| limits.part(share)).collect();
-            let mut branching = limits.part(SHARE_OF_BRANCHING.min(share));
-            let branches = !has_branched && extra.is_finite();
-            let branched = std::thread::scope(|scope| {
-                for (stream, part) in streams.iter_mut().zip(&mut parts) {
+            let mut bounding = limits.part(share_of_bounding * share);
+            let bounded = std::thread::scope(|scope| {
+                for (stream, part) in streams.iter_mut().zip(&mut parts).take(n_streams) {
                     scope.spawn(move || stream.run(ending, part));
                 }
-                branches.then(|| {
-                    let branched = cuts.branched_bound(extra, &mut branching);
-                    is_over.store(branched.0 >= extra, Ordering::Relaxed);
-                    branched
+                // Without a plan there is nothing to prove yet.
+                extra.is_finite().then(|| {
+                    let (mut bound, mut choices) = (self.bound, Vec::new());
+                    if growth.is_none() {
+                        (bound, choices) = cuts.branched_bound(extra, &mut bounding);
+                    }
+                    if bound < extra {
+                        bound = bound.max(
+                            growth.get_or_insert_with(|| Growth::new(cuts)).advance(extra, &mut bounding),
+                        );
+                    }
+                    is_over.store(bound >= extra, Ordering::Relaxed);
+                    (bound, choices)
                 })
             });
-            if branched.as_ref().is_some_and(|(bound, _)| *bound >= extra) {
+            if bounded.as_ref().is_some_and(|(bound, _)| *bound >= extra) {
                 // The plan from before this epoch is proved optimal, whatever the streams met until they heard of it.
                 self.bound = extra;
                 return;
             }
             limits.absorb(&parts[0]);
             lineages = streams.iter_mut().flat_map(|stream| stream.lineages.drain(..)).collect();
-            if let Some((bound, choices)) = branched {
-                has_branched = true;
+            if let Some((bound, choices)) = bounded {
                 self.bound = self.bound.max(bound);
                 for (at, dropped) in choices {
                     let gaps = keep_set::dropped_at(self.flat, at as u32, &dropped);

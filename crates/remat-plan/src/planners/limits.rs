@@ -58,12 +58,28 @@ impl Limits {
         Limits { begin, deadline, work_left: self.work_left * share, spent: 0.0, stopped: None }
     }
 
+    /// Limits for a part of at most this much work.
+    pub(crate) fn part_of_work(&self, work: f64) -> Limits {
+        Limits {
+            begin: Instant::now(),
+            deadline: self.deadline,
+            work_left: work.min(self.work_left),
+            spent: 0.0,
+            stopped: None,
+        }
+    }
+
     /// Runs a part of the work within a share of what is left.
     pub(crate) fn within<T>(&mut self, share: f64, run: impl FnOnce(&mut Limits) -> T) -> T {
         let mut part = self.part(share);
         let result = run(&mut part);
         self.absorb(&part);
         result
+    }
+
+    /// Work that was done within these limits.
+    pub(crate) fn spent(&self) -> f64 {
+        self.spent
     }
 
     /// Counts the work of a part.

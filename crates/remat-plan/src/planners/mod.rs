@@ -28,6 +28,8 @@ mod repeats;
 mod replicate;
 mod save_all;
 mod search;
+mod several_cuts;
+mod simplex;
 mod sqrt;
 mod tape;
 

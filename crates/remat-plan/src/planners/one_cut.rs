@@ -49,6 +49,18 @@ impl Precedence {
         Precedence { earlier, later }
     }
 
+    /// The nodes whose first run is before that of `n` in every plan.
+    pub(crate) fn ancestors(&self, n: usize) -> Vec<bool> {
+        Precedence::reach(&self.earlier, n)
+    }
+
+    /// The nodes whose first run is that of `n` or later in every plan.
+    pub(crate) fn descendants(&self, n: usize) -> Vec<bool> {
+        let mut is_after = Precedence::reach(&self.later, n);
+        is_after[n] = true;
+        is_after
+    }
+
     fn reach(edges: &[Vec<u32>], from: usize) -> Vec<bool> {
         let mut reached = vec![false; edges.len()];
         let mut stack = vec![from as u32];
@@ -107,15 +119,9 @@ struct Choice {
 impl<'a> Cut<'a> {
     /// The network at the first run of node `at`; nothing when the run alone exceeds the budget.
     pub(crate) fn new(flat: &'a Flat, order: &Precedence, at: usize, budget: i64) -> Option<Cut<'a>> {
-        let is_before = Precedence::reach(&order.earlier, at);
-        let mut is_after = Precedence::reach(&order.later, at);
-        is_after[at] = true;
-        let shared = flat.shared_bytes(at, |_| false);
-        let operands: i64 = flat.inputs.get(at).iter().map(|&v| flat.bytes[v as usize]).sum();
-        let room = budget - flat.fixed - flat.extra[at] + shared - operands;
-        if room < 0 {
-            return None;
-        }
+        let is_before = order.ancestors(at);
+        let is_after = order.descendants(at);
+        let room = room_at(flat, at, budget)?;
         let n_values = flat.n_values();
         let value_vertex = |v: u32| 2 + v;
         let node_vertex = |n: u32| 2 + n_values as u32 + n;
@@ -356,9 +362,9 @@ impl<'a> Cut<'a> {
 
 /// The cuts of a problem with their bounds, best first.
 pub(crate) struct Cuts<'a> {
-    flat: &'a Flat,
-    order: Precedence,
-    budget: i64,
+    pub(crate) flat: &'a Flat,
+    pub(crate) order: Precedence,
+    pub(crate) budget: i64,
     /// Bound without branching, and node.
     pub(crate) ranked: Vec<(f64, usize)>,
 }
@@ -430,8 +436,16 @@ impl<'a> Cuts<'a> {
     }
 }
 
+/// Bytes that fit beside the operands of a node while it runs; nothing when the node alone exceeds the budget.
+pub(crate) fn room_at(flat: &Flat, at: usize, budget: i64) -> Option<i64> {
+    let shared = flat.shared_bytes(at, |_| false);
+    let operands: i64 = flat.inputs.get(at).iter().map(|&v| flat.bytes[v as usize]).sum();
+    let room = budget - flat.fixed - flat.extra[at] + shared - operands;
+    (room >= 0).then_some(room)
+}
+
 /// Where all costs are whole numbers, so is every extra cost.
-fn round_up(flat: &Flat, bound: f64) -> f64 {
+pub(crate) fn round_up(flat: &Flat, bound: f64) -> f64 {
     let is_whole = bound.is_finite() && flat.cost.iter().all(|cost| cost.fract() == 0.0);
     // What exceeds a whole number by rounding errors only is not rounded up.
     if is_whole { (bound - 1e-6 * bound.max(1.0)).ceil().max(bound.floor()) } else { bound }

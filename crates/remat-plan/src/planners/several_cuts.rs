@@ -1,0 +1,578 @@
+//! A lower bound on the cost of every plan within a budget: several cuts through time at once.
+//!
+//! Take nodes c(1), c(2), ..., c(K), each an ancestor of the next, so that their first runs come in this order in every plan. They
+//! divide the step into intervals 0, ..., K. With run(i, n) = 1 if n runs in interval i, and keep(i, v) = 1 if v is
+//! live at the first run of c(i), the beginning of interval i:
+//!
+//! - a run needs its inputs: each was kept or is made in the interval, `keep(i, v) + run(i, maker v) >= run(i, n)`;
+//! - what is kept was there before: `keep(i-1, v) + run(i-1, maker v) >= keep(i, v)`;
+//! - what is live at c(i) fits beside its operands: `bytes · keep(i) <= room(i)`;
+//! - every node runs: `run(0, n) + ... + run(K, n) >= 1`, in the intervals where precedence allows it.
+//!
+//! The cheapest choice bounds every plan from below. One cut alone is the bound of one_cut.rs; here a value that is needed
+//! again and again between tight moments is paid for again and again.
+//!
+//! As a linear programme this is weak in two respects. Half a run in each of two intervals costs no more than one run: so the
+//! rules above are also stated for two neighbouring intervals as one, and for all intervals from one on, with runs that are at
+//! most the sum of theirs; then a cut more at the end never weakens the bound. And a fraction of a value fills the room to
+//! the last byte: so the room is also stated in units of the larger values, rounded to whole numbers. The rest is branch
+//! and bound.
+//!
+//! The chain starts with the best single cut and grows by one node at a time: of the moments that have the least room among
+//! their neighbours, the one that raises the bound the most after a short branch and bound.
+//!
+//! The bound holds for every order of execution. Mathematics: docs/planners/bound.md.
+
+use crate::planners::flat::{Flat, NONE};
+use crate::planners::limits::Limits;
+use crate::planners::one_cut::{Cuts, room_at, round_up};
+use crate::planners::simplex::{Doubt, Programme, Row, Solved};
+
+/// Programmes with a larger dictionary are not worth building.
+const MOST_ENTRIES: usize = 6_000_000;
+/// Rows in units of the largest values, for every cut.
+const ROUNDED_ROWS: usize = 6;
+/// When a variable is chosen to branch on: gains in units of the cost of a node, and the weight of one that keeps nothing.
+const LEAST_GAIN: f64 = 1e-3;
+const MOST_GAIN: f64 = 1e3;
+const SMALL_WEIGHT: f64 = 1e-3;
+/// How many nodes may come into a chain.
+const MOST_CANDIDATES: usize = 4;
+/// Work of trying a chain: as much per entry of its dictionary, and at least so much.
+const WORK_PER_ENTRY: f64 = 60.0;
+const WORK_OF_A_TRIAL: f64 = 4e7;
+/// A later candidate, which has more room, must be better by this share.
+const CLEARLY: f64 = 1e-3;
+/// A candidate whose trial ended below this share of the bound is too slow.
+const CLOSE: f64 = 0.97;
+
+/// A variable of the programme, or a constant where the precedence of nodes decides.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Choice {
+    No,
+    Yes,
+    Open(u32),
+}
+
+/// The programme of a chain of cuts.
+struct SeveralCuts {
+    programme: Programme,
+    /// Cost of what runs in any case, above one run of every node.
+    certain: f64,
+    /// For each variable, the size of the value that it keeps, as a share of the largest.
+    weight: Vec<f64>,
+    /// A typical cost of running a node.
+    scale: f64,
+    open: Vec<Branch>,
+}
+
+/// The rows and costs while they are collected.
+#[derive(Default)]
+struct Builder {
+    cost: Vec<f64>,
+    weight: Vec<f64>,
+    rows: Vec<Row>,
+}
+
+impl Builder {
+    fn open(&mut self, cost: f64, weight: f64) -> Choice {
+        self.cost.push(cost);
+        self.weight.push(weight);
+        Choice::Open(self.cost.len() as u32 - 1)
+    }
+
+    /// The sum of `options` is at least `need`.
+    fn cover(&mut self, need: Choice, options: &[Choice]) {
+        if need == Choice::No || options.iter().any(|&option| option == Choice::Yes || option == need) {
+            return;
+        }
+        let mut terms: Vec<(u32, f64)> = Vec::new();
+        for option in options {
+            if let Choice::Open(x) = *option {
+                terms.push((x, 1.0));
+            }
+        }
+        let at_least = match need {
+            Choice::Open(x) => {
+                terms.push((x, -1.0));
+                0.0
+            }
+            _ => 1.0,
+        };
+        self.rows.push(Row { terms, at_least });
+    }
+
+    /// The kept values fit into the room. Their sizes in units of one of them, rounded to whole numbers (mixed-integer
+    /// rounding), say the same of whole choices but more of fractions.
+    fn fit(&mut self, kept: &[(u32, i64)], room: i64) {
+        let row = |size: &dyn Fn(i64) -> f64, room: f64| {
+            let terms = kept.iter().map(|&(x, bytes)| (x, -size(bytes))).filter(|term| term.1 != 0.0);
+            Row { terms: terms.collect(), at_least: -room }
+        };
+        let whole = room.max(1) as f64;
+        self.rows.push(row(&|bytes| bytes as f64 / whole, room as f64 / whole));
+        let mut units: Vec<i64> =
+            kept.iter().map(|&(_, bytes)| bytes).filter(|&bytes| 0 < bytes && bytes <= room).collect();
+        units.sort_unstable_by(|a, b| b.cmp(a));
+        units.dedup();
+        for unit in units.into_iter().take(ROUNDED_ROWS) {
+            let n_fitting = room / unit;
+            let rest = (room % unit) as f64 / unit as f64;
+            if rest == 0.0 {
+                continue;
+            }
+            let rounded = |bytes: i64| {
+                let part = (bytes % unit) as f64 / unit as f64;
+                (bytes / unit) as f64 + (part - rest).max(0.0) / (1.0 - rest)
+            };
+            let scale = 1.0 / n_fitting as f64;
+            self.rows.push(row(&|bytes| scale * rounded(bytes), 1.0));
+        }
+    }
+}
+
+impl SeveralCuts {
+    /// The programme for a chain of nodes; nothing when it is too large, when the nodes are no chain or when one of them
+    /// alone does not fit.
+    fn new(cuts: &Cuts, chain: &[usize]) -> Option<SeveralCuts> {
+        let Cuts { flat, order, budget, .. } = cuts;
+        let n_cuts = chain.len();
+        let (n_nodes, n_values) = (flat.n_nodes(), flat.n_values());
+        let ancestors: Vec<Vec<bool>> = chain.iter().map(|&c| order.ancestors(c)).collect();
+        let descendants: Vec<Vec<bool>> = chain.iter().map(|&c| order.descendants(c)).collect();
+        if (1..n_cuts).any(|i| !ancestors[i][chain[i - 1]]) {
+            return None;
+        }
+        // Interval i begins with the first run of chain[i - 1].
+        let has_run = |i: usize, n: usize| i > 0 && ancestors[i - 1][n];
+        let is_later = |i: usize, n: usize| i < n_cuts && descendants[i][n];
+        let must_run =
+            |i: usize, n: usize| (i == 0 || descendants[i - 1][n]) && (i == n_cuts || ancestors[i][n]);
+        let may_run = |i: usize, n: usize| {
+            let runs_once = flat.outputs.get(n).iter().all(|&v| flat.lasting[v as usize]);
+            !(is_later(i, n) || has_run(i, n) && runs_once)
+        };
+
+        // What can be of use in each interval, from the last to the first.
+        let mut is_useful_run = vec![vec![false; n_nodes]; n_cuts + 1];
+        let mut is_useful_value = vec![vec![false; n_values]; n_cuts + 1];
+        for i in (0..=n_cuts).rev() {
+            let mut stack: Vec<u32> = Vec::new();
+            let mut want: Vec<u32> = if i == n_cuts {
+                (0..n_values as u32).filter(|&v| flat.is_output[v as usize]).collect()
+            } else {
+                let next = i + 1;
+                let can_be_kept = |v: usize| !made_by(flat, v).is_some_and(|n| is_later(i, n));
+                (0..n_values)
+                    .filter(|&v| is_useful_value[next][v] && can_be_kept(v))
+                    .map(|v| v as u32)
+                    .collect()
+            };
+            for (n, is_useful) in is_useful_run[i].iter_mut().enumerate() {
+                // A node that is neither before nor after the interval for certain may have its first run here.
+                let may_be_first = may_run(i, n) && !has_run(i, n);
+                if must_run(i, n) || may_be_first {
+                    *is_useful = true;
+                    want.extend(flat.inputs.get(n));
+                }
+            }
+            for v in want {
+                if !std::mem::replace(&mut is_useful_value[i][v as usize], true) {
+                    stack.push(v);
+                }
+            }
+            while let Some(v) = stack.pop() {
+                let Some(n) = made_by(flat, v as usize).filter(|&n| may_run(i, n)) else { continue };
+                if !std::mem::replace(&mut is_useful_run[i][n], true) {
+                    for &input in flat.inputs.get(n) {
+                        if !std::mem::replace(&mut is_useful_value[i][input as usize], true) {
+                            stack.push(input);
+                        }
+                    }
+                }
+            }
+        }
+
+        let mut builder = Builder::default();
+        let mut certain = -flat.cost.iter().sum::<f64>();
+        let mut run = vec![vec![Choice::No; n_nodes]; n_cuts + 1];
+        let mut keep = vec![vec![Choice::No; n_values]; n_cuts + 1];
+        for i in 0..=n_cuts {
+            for n in 0..n_nodes {
+                run[i][n] = if must_run(i, n) {
+                    certain += flat.cost[n];
+                    Choice::Yes
+                } else if may_run(i, n) && is_useful_run[i][n] {
+                    builder.open(flat.cost[n], 0.0)
+                } else {
+                    Choice::No
+                };
+            }
+            let Some(at) = i.checked_sub(1) else {
+                for v in (0..n_values).filter(|&v| flat.producer[v] == NONE) {
+                    keep[0][v] = Choice::Yes;
+                }
+                continue;
+            };
+            let mut kept: Vec<(u32, i64)> = Vec::new();
+            let room = room_at(flat, chain[at], *budget)?;
+            for v in 0..n_values {
+                let maker = made_by(flat, v);
+                let is_there = maker.is_none_or(|n| ancestors[at][n]);
+                keep[i][v] = if maker.is_some_and(|n| descendants[at][n]) {
+                    Choice::No
+                } else if flat.inputs.get(chain[at]).contains(&(v as u32)) || (is_there && flat.bytes[v] == 0)
+                {
+                    Choice::Yes
+                } else if is_useful_value[i][v] {
+                    let choice = builder.open(0.0, flat.bytes[v] as f64);
+                    if let Choice::Open(x) = choice {
+                        kept.push((x, flat.bytes[v]));
+                    }
+                    choice
+                } else {
+                    Choice::No
+                };
+            }
+            builder.fit(&kept, room);
+        }
+        // Whether a value is made in an interval; one that cannot be made again, only if its maker has not run before.
+        let made = |i: usize, v: usize| made_by(flat, v).map_or(Choice::No, |n| run[i][n]);
+        for (i, run) in run.iter().enumerate() {
+            for (n, &runs) in run.iter().enumerate() {
+                for &v in flat.inputs.get(n) {
+                    builder.cover(runs, &[keep[i][v as usize], made(i, v as usize)]);
+                }
+            }
+        }
+        for i in 1..=n_cuts {
+            for (v, &is_kept) in keep[i].iter().enumerate() {
+                builder.cover(is_kept, &[keep[i - 1][v], made(i - 1, v)]);
+            }
+        }
+        for n in 0..n_nodes {
+            let runs: Vec<Choice> = run.iter().map(|run| run[n]).collect();
+            builder.cover(Choice::Yes, &runs);
+        }
+        for v in (0..n_values).filter(|&v| flat.is_output[v]) {
+            builder.cover(Choice::Yes, &[keep[n_cuts][v], made(n_cuts, v)]);
+        }
+
+        // Two neighbouring intervals as one, and all from one on.
+        let pairs = (1..n_cuts).map(|i| (i, i + 1));
+        let ends = (1..n_cuts.saturating_sub(1)).map(|i| (i, n_cuts));
+        for (first, last) in pairs.chain(ends) {
+            let united: Vec<Choice> = (0..n_nodes)
+                .map(|n| {
+                    if descendants[first - 1][n] && (last == n_cuts || ancestors[last][n]) {
+                        Choice::Yes
+                    } else if (first..=last).any(|i| run[i][n] != Choice::No) {
+                        builder.open(0.0, 0.0)
+                    } else {
+                        Choice::No
+                    }
+                })
+                .collect();
+            let made = |v: usize| made_by(flat, v).map_or(Choice::No, |n| united[n]);
+            for n in 0..n_nodes {
+                let runs: Vec<Choice> = (first..=last).map(|i| run[i][n]).collect();
+                builder.cover(united[n], &runs);
+                for &v in flat.inputs.get(n) {
+                    builder.cover(united[n], &[keep[first][v as usize], made(v as usize)]);
+                }
+            }
+            if last < n_cuts {
+                for (v, &is_kept) in keep[last + 1].iter().enumerate() {
+                    builder.cover(is_kept, &[keep[first][v], made(v)]);
+                }
+            }
+        }
+
+        if builder.cost.len() * builder.rows.len() > MOST_ENTRIES {
+            return None;
+        }
+        let Builder { cost, weight, rows } = builder;
+        let heaviest = weight.iter().copied().fold(1.0, f64::max);
+        Some(SeveralCuts {
+            programme: Programme::new(cost, rows),
+            certain,
+            weight: weight.into_iter().map(|bytes| bytes / heaviest).collect(),
+            scale: flat.cost.iter().sum::<f64>() / n_nodes as f64,
+            open: vec![Branch { bound: 0.0, decisions: Vec::new(), is_whole: false }],
+        })
+    }
+
+    /// Goes on with the branch and bound: the smallest bound over all branches, at most `target`, which may differ from
+    /// call to call.
+    fn advance(&mut self, target: f64, limits: &mut Limits) -> f64 {
+        loop {
+            // Of equal bounds the last one: it is near to where the programme was solved last.
+            let lowest = (0..self.open.len())
+                .reduce(|a, b| if self.open[b].bound <= self.open[a].bound { b } else { a });
+            let Some(at) = lowest.filter(|&at| self.open[at].bound < target) else { return target };
+            let lowest = self.open[at].bound;
+            if self.open[at].is_whole || !limits.spend(self.open.len() as f64) {
+                return lowest;
+            }
+            let branch = self.open.swap_remove(at);
+            let divided = self.divide(branch, target, limits);
+            self.open.extend(divided);
+        }
+    }
+
+    /// A branch with its bound, divided in two if that is below the target and not that of a whole choice.
+    fn divide(&mut self, mut branch: Branch, target: f64, limits: &mut Limits) -> Vec<Branch> {
+        for &(x, value) in &branch.decisions {
+            self.programme.set_box(x, value, value);
+        }
+        let solved = self.programme.solve(target - self.certain, limits);
+        let next = self.programme.doubts().filter_map(|doubt| Some((self.promise(doubt)?, doubt.variable)));
+        let next = next.max_by(|a, b| a.0.total_cmp(&b.0).then(b.1.cmp(&a.1)));
+        for &(x, _) in &branch.decisions {
+            self.programme.set_box(x, 0.0, 1.0);
+        }
+        let (Solved::Bound(bound) | Solved::Stopped(bound)) = solved;
+        branch.bound = branch.bound.max(bound + self.certain);
+        let is_stopped = matches!(solved, Solved::Stopped(_));
+        match next {
+            Some((_, x)) if !is_stopped && branch.bound < target => [0.0, 1.0]
+                .map(|value| {
+                    let mut decisions = branch.decisions.clone();
+                    decisions.push((x, value));
+                    Branch { bound: branch.bound, decisions, is_whole: false }
+                })
+                .into(),
+            _ => {
+                branch.is_whole = !is_stopped && (branch.bound < target || branch.bound.is_infinite());
+                vec![branch]
+            }
+        }
+    }
+
+    /// How promising it is to branch on a variable: by what the bound gains at once on both sides; where it gains nothing, by
+    /// the size of the value. Nothing for variables that follow from others.
+    fn promise(&self, doubt: Doubt) -> Option<f64> {
+        let weight = self.weight[doubt.variable as usize];
+        if weight == 0.0 && self.programme.cost(doubt.variable) == 0.0 {
+            return None;
+        }
+        let least = doubt.value.min(1.0 - doubt.value) * (weight + SMALL_WEIGHT);
+        let [fall, rise] =
+            doubt.gains.map(|gain| gain.min(MOST_GAIN * self.scale) + LEAST_GAIN * self.scale * least);
+        Some(fall * rise)
+    }
+}
+
+/// Decisions, with a bound that holds under them.
+struct Branch {
+    bound: f64,
+    decisions: Vec<(u32, f64)>,
+    /// The bound is that of a whole choice, so nothing is left to decide.
+    is_whole: bool,
+}
+
+/// The bound of a growing chain of cuts, in slices of work.
+pub(crate) struct Growth<'a> {
+    cuts: &'a Cuts<'a>,
+    /// The chain so far, with its programme if there are several nodes.
+    chain: Vec<usize>,
+    programme: Option<SeveralCuts>,
+    bound: f64,
+    /// Whether its branch and bound came to an end.
+    is_solved: bool,
+    /// Nodes that may come into the chain. The first `n_tried` were tried in this round.
+    candidates: Vec<usize>,
+    n_tried: usize,
+    /// A trial that the limits interrupted, and the work that it may still do.
+    trial: Option<(SeveralCuts, f64)>,
+    /// The best one of the round, with its bound and programme.
+    leader: Option<(f64, usize, SeveralCuts)>,
+}
+
+impl<'a> Growth<'a> {
+    /// Starts at the best single cut.
+    pub(crate) fn new(cuts: &'a Cuts<'a>) -> Growth<'a> {
+        let chain: Vec<usize> = cuts.ranked.iter().take(1).map(|&(_, at)| at).collect();
+        let mut candidates = chain.first().map_or(Vec::new(), |&at| tight_moments(cuts, at));
+        candidates.truncate(MOST_CANDIDATES);
+        let bound = cuts.relaxed_bound();
+        Growth {
+            cuts,
+            chain,
+            programme: None,
+            bound,
+            // The one cut at the start has had its branch and bound elsewhere.
+            is_solved: true,
+            candidates,
+            n_tried: 0,
+            trial: None,
+            leader: None,
+        }
+    }
+
+    /// Whether more work may raise the bound.
+    pub(crate) fn is_open(&self) -> bool {
+        self.n_tried < self.candidates.len() || !self.is_solved || self.leader.is_some()
+    }
+
+    /// Works until the limits are reached; the best bound so far, at most `target`. A round of trials comes first. If
+    /// none was enough, the candidate that came closest goes on: in the end a longer chain is never worse. Where that brings
+    /// nothing, the branch and bound of the chain itself.
+    pub(crate) fn advance(&mut self, target: f64, limits: &mut Limits) -> f64 {
+        while self.bound < target && self.is_open() && limits.spend(0.0) {
+            if self.n_tried < self.candidates.len() {
+                self.try_next(target, limits);
+            } else if let Some((bound, _, programme)) = &mut self.leader {
+                *bound = programme.advance(self.bound.max(*bound) * (1.0 + CLEARLY), limits);
+                let is_at_its_end = limits.spend(0.0);
+                self.extend();
+                // A candidate that does not help is none.
+                self.leader.take_if(|_| is_at_its_end);
+            } else if let Some(programme) = &mut self.programme {
+                self.bound = self.bound.max(programme.advance(target, limits));
+                self.is_solved = limits.spend(0.0);
+            }
+            let is_enough = self.leader.as_ref().is_some_and(|leader| leader.0 >= target);
+            if is_enough || self.n_tried == self.candidates.len() {
+                self.extend();
+            }
+        }
+        let of_leader = self.leader.as_ref().map_or(0.0, |leader| leader.0);
+        round_up(self.cuts.flat, self.bound.max(of_leader)).min(target)
+    }
+
+    /// A short branch and bound with one more node in the chain; what the limits end goes on in the next slice.
+    fn try_next(&mut self, target: f64, limits: &mut Limits) {
+        let at = self.candidates[self.n_tried];
+        let begun = self.trial.take().or_else(|| {
+            let mut chain = self.chain.clone();
+            chain.push(at);
+            chain.sort_unstable();
+            let programme = SeveralCuts::new(self.cuts, &chain)?;
+            let work = (WORK_PER_ENTRY * programme.programme.size() as f64).max(WORK_OF_A_TRIAL);
+            Some((programme, work))
+        });
+        let Some((mut programme, work)) = begun else {
+            self.candidates.remove(self.n_tried);
+            return;
+        };
+        let mut part = limits.part_of_work(work);
+        let bound = programme.advance(target, &mut part);
+        limits.absorb(&part);
+        if !limits.spend(0.0) && bound < target {
+            self.trial = Some((programme, work - part.spent()));
+            return;
+        }
+        self.n_tried += 1;
+        if bound < CLOSE * self.bound {
+            return;
+        }
+        if self.leader.as_ref().is_none_or(|(best, ..)| bound > *best * (1.0 + CLEARLY)) {
+            self.leader = Some((bound, at, programme));
+        }
+    }
+
+    /// Takes the best candidate into the chain if it raised the bound, and begins another round.
+    fn extend(&mut self) {
+        let Some((bound, at, programme)) = self.leader.take_if(|leader| leader.0 > self.bound) else {
+            return;
+        };
+        self.bound = bound;
+        self.chain.push(at);
+        self.chain.sort_unstable();
+        self.programme = Some(programme);
+        self.is_solved = false;
+        self.candidates.retain(|&candidate| candidate != at);
+        self.n_tried = 0;
+    }
+}
+
+/// The descendants of a node that have the least room among their neighbours in the order; the least room first. Before the
+/// best single cut, which is near the turn from forward to backward, a second cut has never been seen to help.
+fn tight_moments(cuts: &Cuts, after: usize) -> Vec<usize> {
+    let room: Vec<i64> =
+        (0..cuts.flat.n_nodes()).map(|n| room_at(cuts.flat, n, cuts.budget).unwrap_or(-1)).collect();
+    let reach = (room.len() / 30).max(2);
+    let is_tight = |n: usize| {
+        let mut around = n.saturating_sub(reach)..(n + reach + 1).min(room.len());
+        around.all(|m| (room[n], n) <= (room[m], m))
+    };
+    let is_after = cuts.order.descendants(after);
+    let mut moments: Vec<usize> =
+        (0..room.len()).filter(|&n| n != after && is_after[n] && is_tight(n)).collect();
+    moments.sort_by_key(|&n| (room[n], n));
+    moments
+}
+
+fn made_by(flat: &Flat, v: usize) -> Option<usize> {
+    let producer = flat.producer[v];
+    (producer != NONE).then_some(producer as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::common::random_problem;
+    use crate::planners::{Request, exhaustive, one_cut::round_up};
+    use crate::{Bytes, memory_floor};
+
+    /// The extra cost of the cheapest plan; infinite when there is none. Nothing where the search gives up.
+    fn optimum(problem: &crate::Problem, budget: Bytes) -> Option<f64> {
+        let outcome =
+            exhaustive::answer(problem, &Request::new(budget), "test", &Flat::new(problem), 20_000)?;
+        Some(outcome.plan().map_or(f64::INFINITY, |plan| plan.cost - problem.base_cost()))
+    }
+
+    #[test]
+    fn no_chain_of_cuts_exceeds_the_optimum() {
+        let (mut n_chains, mut n_useful, mut n_stronger) = (0, 0, 0);
+        for seed in 0..2_000 {
+            let problem = random_problem(seed, 10);
+            let flat = Flat::new(&problem);
+            let order: Vec<u32> = (0..flat.n_nodes() as u32).collect();
+            let (least, most) =
+                (memory_floor(&problem).bytes.0 as i64, flat.measure(&order, &mut Vec::new()).peak);
+            for budget in [least, (2 * least + most) / 3, (least + 2 * most) / 3] {
+                let Some(want) = optimum(&problem, Bytes(budget as u64)) else { continue };
+                let cuts = Cuts::scan(&flat, budget, f64::INFINITY, &mut Limits::of_work(1e7));
+                let mut bound_of = |chain: &[usize]| {
+                    let bound =
+                        SeveralCuts::new(&cuts, chain)?.advance(f64::INFINITY, &mut Limits::of_work(1e7));
+                    assert!(
+                        bound <= want + 1e-6,
+                        "seed {seed}, budget {budget}: bound {bound} of {chain:?}, optimum {want}"
+                    );
+                    n_chains += 1;
+                    n_useful += u32::from(bound > 0.0);
+                    Some(bound)
+                };
+                let singles: Vec<f64> =
+                    (0..flat.n_nodes()).map(|c| bound_of(&[c]).unwrap_or(f64::INFINITY)).collect();
+                for a in 0..flat.n_nodes() {
+                    for b in a + 1..flat.n_nodes() {
+                        let Some(bound) = bound_of(&[a, b]) else { continue };
+                        // A later cut never weakens the bound.
+                        assert!(
+                            bound >= singles[a] - 1e-6,
+                            "seed {seed}, budget {budget}, {a} {b}: {bound}, {singles:?}"
+                        );
+                        n_stronger += u32::from(bound > singles.iter().copied().fold(0.0, f64::max) + 1e-6);
+                        for c in b + 1..flat.n_nodes() {
+                            bound_of(&[a, b, c]);
+                        }
+                    }
+                }
+                let mut growth = Growth::new(&cuts);
+                for target in [1.0, 0.5 * want, want, 2.0 * want, want, f64::INFINITY] {
+                    growth.advance(target, &mut Limits::of_work(3e4));
+                }
+                let bound = growth.advance(f64::INFINITY, &mut Limits::of_work(1e8));
+                assert!(
+                    bound <= round_up(&flat, want) + 1e-6,
+                    "seed {seed}, budget {budget}: {bound}, optimum {want}"
+                );
+            }
+        }
+        assert!(n_chains > 10_000 && n_useful > 500 && n_stronger > 10, "{n_chains} {n_useful} {n_stronger}");
+    }
+}
