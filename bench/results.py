@@ -71,9 +71,9 @@ EXPERIMENTS = [
     Experiment(
         "transformer", "transformer", "batch", (2, 4, 8, 16, 32, 64), "50%,30%", seeds=TRANSFORMER_SEEDS
     ),
-    Experiment("transformer-large", "transformer", "batch", (128, 256), "50%,30%", "best", rounds=1),
+    Experiment("transformer-large", "transformer", "batch", (128, 256), "50%,30%", rounds=1),
     Experiment(
-        "gpt", "gpt", "seq", (2048, 4096), "50%,40%", fixed=("--batch", "1"), rounds=1, seeds=DECODER_SEEDS
+        "gpt", "gpt", "seq", (2048, 4096), "70%,50%", fixed=("--batch", "1"), rounds=1, seeds=DECODER_SEEDS
     ),
     Experiment(
         "gpt-long", "gpt", "seq", (8192, 16384), "40%", "best", ("--batch", "1"), rounds=1, seeds=DECODER_SEEDS

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import time
 from datetime import timedelta
@@ -32,6 +33,8 @@ def _train(rank: int, scenario: str) -> str:
     from torch.nn.parallel import DistributedDataParallel
     from zoo import make
 
+    if scenario == "sharded":
+        return _train_sharded(rank)
     module, batch = make("mlp")
     if scenario == "other model" and rank == 1:
         module.model.append(torch.nn.Identity()).append(torch.nn.Tanh())
@@ -44,10 +47,43 @@ def _train(rank: int, scenario: str) -> str:
         os._exit(3)
     # The constructor of DDP communicates, so a dead rank would already stop the others there, with gloo's words.
     model = compiled if scenario == "dies" else DistributedDataParallel(compiled)
-    for _ in range(2):
+    for step in range(2):
+        if scenario == "dies later" and rank == 1 and step == 1:
+            os._exit(3)
         model(*batch).backward()
     gradient = torch.cat([p.grad.flatten() for p in module.parameters()]).double().sum().item()
     return f"{remat.regions()[-1].plan_hash} {gradient!r}"
+
+
+def _train_sharded(rank: int) -> str:
+    """FSDP2 with each block compiled by itself: what the ranks share must be the plan, what a budget must not change the bits."""
+    import remat
+    from torch import nn
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
+    digests = []
+    for options in ({}, {"budget": "85%"}):
+        torch._dynamo.reset()
+        torch.manual_seed(0)
+        layers = [[layer for _ in range(4) for layer in (nn.Linear(32, 32), nn.GELU(), nn.Dropout(0.2))] for _ in range(2)]
+        model = nn.Sequential(*(nn.Sequential(*block) for block in layers), nn.Linear(32, 1))
+        mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+        for part in [*model, model]:
+            fully_shard(part, mesh=mesh)
+        for block in model[:-1]:
+            block.compile(backend="remat", options=options)
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+        torch.manual_seed(1 + rank)
+        for _ in range(2):
+            model(torch.randn(64, 32)).square().mean().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        shards = [parameter.to_local().detach().contiguous().numpy().tobytes() for parameter in model.parameters()]
+        digests.append(hashlib.sha256(b"".join(shards)).hexdigest())
+    assert digests[0] == digests[1], "the budget changed the bits"
+    assert any(region.n_recomputed for region in remat.regions()), "the budget asked for nothing"
+    return f"{remat.regions()[-1].plan_hash} sharded"
 
 
 def _run(n_ranks: int, folder: Path, scenario: str) -> tuple[list[str], float]:
@@ -90,3 +126,15 @@ def test_a_rank_that_dies_stops_the_others(tmp_path: Path) -> None:
     results, _ = _run(2, tmp_path, "dies")
     assert results[1] == ""
     assert "rank 1 has ended" in results[0], results
+
+
+def test_a_rank_that_dies_between_steps_stops_the_others(tmp_path: Path) -> None:
+    results, apart = _run(2, tmp_path, "dies later")
+    assert results[1] == ""
+    assert "Error" in results[0], results
+    assert apart < 10
+
+
+def test_sharded_models_run_the_same_plan_with_the_same_bits(tmp_path: Path) -> None:
+    results, _ = _run(2, tmp_path, "sharded")
+    assert len(set(results)) == 1 and results[0].endswith("sharded"), results

@@ -10,6 +10,7 @@ use clap::Args;
 use remat::pipeline::{Fit, Prepared, Program, Refusal, compile};
 use remat_plan::{Bytes, Floor, Outcome, Plan, Problem, Request, Status, memory_floor, solve};
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 /// A model or a file.
 #[derive(Clone, PartialEq, Debug, Args)]
@@ -36,6 +37,8 @@ pub(crate) enum Target {
         keep_all_peak: Bytes,
         /// No plan needs less.
         floor: Floor,
+        /// How long reading took; writing a plan takes about as long.
+        read_in: Duration,
     },
 }
 
@@ -64,11 +67,12 @@ impl TargetFlags {
                 if let Some(flag) = step.first_typed() {
                     bail!("--{flag} says something about a model; it cannot be used with --problem");
                 }
+                let begin = Instant::now();
                 let problem = Box::new(files::read_problem(path)?);
                 let everything = solve(&problem, "save-all", &Request::new(Bytes(u64::MAX)))?;
                 let keep_all_peak = everything.to_plan(&problem, "save-all", Bytes(u64::MAX)).peak_bytes;
                 let floor = memory_floor(&problem);
-                Ok(Target::File { problem, keep_all_peak, floor })
+                Ok(Target::File { problem, keep_all_peak, floor, read_in: begin.elapsed() })
             }
             (None, None) => bail!("name a model or give --problem FILE"),
         }
@@ -102,23 +106,29 @@ impl Target {
 
     /// Asks the planner.
     pub(crate) fn plan(&self, flags: &PlannerFlags, budget: Bytes) -> Result<Planned> {
-        let request = flags.request(budget);
+        let mut request = flags.request(budget);
         let planner = &flags.planner;
         match self {
             Target::Model(prepared) => Ok(match compile(prepared, planner, &request)? {
                 Fit::Fits(program) => Planned::Fits { plan: program.plan.clone(), program: Some(program) },
                 Fit::Refused(refusal) => Planned::Refused(refusal),
             }),
-            Target::File { problem, floor, .. } => Ok(match solve(problem, planner, &request)? {
-                Outcome::Optimal(plan) | Outcome::Feasible(plan, _) => Planned::Fits { plan, program: None },
-                Outcome::Infeasible { lowest_peak, why } => Planned::Refused(Refusal {
-                    budget,
-                    planner: planner.clone(),
-                    lowest_peak,
-                    floor: floor.bytes,
-                    floor_node: floor.node_name.clone(),
-                    why: Some(why),
-                }),
+            Target::File { problem, floor, read_in, .. } => Ok({
+                // A limit on time is one of the whole command.
+                request.time_limit = request.time_limit.map(|limit| limit.saturating_sub(2 * *read_in));
+                match solve(problem, planner, &request)? {
+                    Outcome::Optimal(plan) | Outcome::Feasible(plan, _) => {
+                        Planned::Fits { plan, program: None }
+                    }
+                    Outcome::Infeasible { lowest_peak, why } => Planned::Refused(Refusal {
+                        budget,
+                        planner: planner.clone(),
+                        lowest_peak,
+                        floor: floor.bytes,
+                        floor_node: floor.node_name.clone(),
+                        why: Some(why),
+                    }),
+                }
             }),
         }
     }

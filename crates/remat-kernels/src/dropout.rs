@@ -1,24 +1,31 @@
-//! Dropout without a stored mask: element `i` is kept iff number `i` of the key's stream reaches a threshold.
+//! Dropout without a stored mask: element `i` is kept iff half-word `i` of the key's stream reaches a threshold.
 //!
 //! In: `x`, the probability of dropping, a key. Out: `y = x / (1 - p)` where kept, else 0; `y` may be `x`. The
 //! gradient is the same kernel with the same key applied to `dy`. Time O(n), no workspace.
+//!
+//! Drawing the numbers takes most of the time, so an element gets 16 random bits. The probability is then a multiple of
+//! 1 / 65536, and what is kept is scaled by that multiple, so the expected value stays exactly the same.
 
 use std::ops::Range;
 
 use crate::par;
 use crate::raw::{Dst, Src};
-use crate::rng::{Key, fill_u32};
+use crate::rng::{Key, MOST_HALVES, fill_u16};
 use crate::simd::wide;
 
-/// Draws below this number drop their element.
+/// Possible draws.
+const DRAWS: u32 = 1 << 16;
+
+/// Draws below this number drop their element. Only `p = 0` drops none and only `p = 1` drops all.
 pub fn threshold(p: f32) -> u32 {
-    // A float that is too large becomes `u32::MAX`, and `factor` then zeroes the one draw that reaches it.
-    (f64::from(p) * (1u64 << 32) as f64) as u32
+    let nearest = (f64::from(p) * f64::from(DRAWS)).round() as u32;
+    nearest.clamp(u32::from(p > 0.0), DRAWS - u32::from(p < 1.0))
 }
 
 /// What a kept element is multiplied with, so that the expected value stays the same.
 pub fn factor(p: f32) -> f32 {
-    if p < 1.0 { 1.0 / (1.0 - p) } else { 0.0 }
+    let n_kept = DRAWS - threshold(p);
+    if n_kept > 0 { DRAWS as f32 / n_kept as f32 } else { 0.0 }
 }
 
 /// Drops elements with probability `p` and scales the others up.
@@ -33,7 +40,7 @@ pub fn dropout_from(x: Src<'_>, p: f32, key: Key, first: u64, y: Dst<'_>) {
 }
 
 /// Elements whose random numbers are drawn together.
-const BLOCK: usize = 256;
+const BLOCK: usize = MOST_HALVES;
 
 wide! {
     fn dropout_range(x: Src<'_>, p: f32, key: Key, first: u64, y: Dst<'_>, range: Range<usize>) {
@@ -43,7 +50,7 @@ wide! {
         for at in range.clone().step_by(BLOCK) {
             let width = BLOCK.min(range.end - at);
             x.read(at, &mut block[..width]);
-            fill_u32(key, first + at as u64, &mut draws[..width]);
+            fill_u16(key, first + at as u64, &mut draws[..width]);
             for (x, &draw) in block.iter_mut().zip(&draws) {
                 *x = if draw >= threshold { *x * factor } else { 0.0 };
             }
@@ -70,6 +77,18 @@ mod tests {
                 assert_close(&y, &naive::dropout(&wide(&inputs[0]), f64::from(p), key), 1e-6);
             }
         }
+    }
+
+    #[test]
+    fn the_expected_value_is_kept_for_every_probability() {
+        for p in [0.0, 1e-9, 1e-5, 0.1, 0.3, 0.5, 0.9, 1.0 - 1e-7] {
+            let kept = f64::from(DRAWS - threshold(p)) / f64::from(DRAWS);
+            assert!((kept * f64::from(factor(p)) - 1.0).abs() < 1e-7, "{p}");
+            assert!((1.0 - kept - f64::from(p)).abs() <= 1.0 / f64::from(DRAWS), "{p}");
+        }
+        assert_eq!((threshold(0.0), factor(0.0)), (0, 1.0));
+        assert_eq!((threshold(1.0), factor(1.0)), (DRAWS, 0.0));
+        assert!(threshold(1e-9) == 1 && threshold(1.0 - 1e-7) == DRAWS - 1);
     }
 
     #[test]

@@ -88,6 +88,48 @@ fn words(key: Key, first_block: u64) -> [u32; WORDS * LANES] {
     out
 }
 
+/// Halves come in groups: the low halves of eight words, then their high halves. So eight of them are one operation on eight
+/// words.
+const HALVES: usize = 16;
+/// Halves that [`fill_u16`] draws at most.
+pub const MOST_HALVES: usize = 256;
+
+/// Number `index` of the stream of 16-bit numbers, two of which make up a word of 32 bits.
+pub fn uniform_u16(key: Key, index: u64) -> u16 {
+    let (group, within) = (index / HALVES as u64, index % HALVES as u64);
+    let word = uniform_u32(key, group * (HALVES / 2) as u64 + within % (HALVES / 2) as u64);
+    (word >> (16 * (within / (HALVES / 2) as u64))) as u16
+}
+
+/// Writes the 16-bit numbers `first_index..first_index + out.len()` of the stream, at most [`MOST_HALVES`].
+#[inline(always)]
+pub fn fill_u16(key: Key, first_index: u64, out: &mut [u32]) {
+    let mut words = [0; MOST_HALVES / 2 + HALVES / 2];
+    let skipped = (first_index % HALVES as u64) as usize;
+    let n_groups = (skipped + out.len()).div_ceil(HALVES);
+    let words = &mut words[..n_groups * (HALVES / 2)];
+    fill_u32(key, first_index / HALVES as u64 * (HALVES / 2) as u64, words);
+    if skipped == 0 && out.len().is_multiple_of(HALVES) {
+        split(words, out);
+    } else {
+        let mut halves = [0; MOST_HALVES + HALVES];
+        split(words, &mut halves);
+        out.copy_from_slice(&halves[skipped..][..out.len()]);
+    }
+}
+
+/// The halves of words, group by group.
+#[inline(always)]
+fn split(words: &[u32], halves: &mut [u32]) {
+    let (words, halves) = (words.as_chunks::<{ HALVES / 2 }>().0, halves.as_chunks_mut::<HALVES>().0);
+    for (words, group) in words.iter().zip(halves) {
+        for (lane, &word) in words.iter().enumerate() {
+            group[lane] = word & 0xffff;
+            group[HALVES / 2 + lane] = word >> 16;
+        }
+    }
+}
+
 /// A number in `[0, 1)` with 24 random bits.
 pub fn uniform_f32(key: Key, index: u64) -> f32 {
     (uniform_u32(key, index) >> 8) as f32 * (1.0 / (1 << 24) as f32)
@@ -253,6 +295,27 @@ mod tests {
                 let mut block = vec![0; len];
                 fill_u32(key, first, &mut block);
                 let single: Vec<u32> = (0..len as u64).map(|i| uniform_u32(key, first + i)).collect();
+                assert_eq!(block, single, "from {first}, {len} numbers");
+            }
+        }
+    }
+
+    #[test]
+    fn halves_are_those_of_the_words() {
+        let key = Key::new(7, 3, 11);
+        // Every half of the first sixteen words occurs once among the first thirty-two numbers.
+        let mut drawn: Vec<u16> = (0..32).map(|i| uniform_u16(key, i)).collect();
+        let words = (0..16).map(|i| uniform_u32(key, i));
+        let mut halves: Vec<u16> = words.flat_map(|word| [word as u16, (word >> 16) as u16]).collect();
+        drawn.sort_unstable();
+        halves.sort_unstable();
+        assert_eq!(drawn, halves);
+        for first in [0, 1, 2, 8, 15, 16, 17, 63, 64, 1 << 34] {
+            for len in [0, 1, 2, 15, 16, 17, 63, 64, 65, 200, MOST_HALVES] {
+                let mut block = vec![0; len];
+                fill_u16(key, first, &mut block);
+                let single: Vec<u32> =
+                    (0..len as u64).map(|i| u32::from(uniform_u16(key, first + i))).collect();
                 assert_eq!(block, single, "from {first}, {len} numbers");
             }
         }

@@ -244,7 +244,9 @@ fn draw(folder: &mut Folder, sweep: &Sweep) -> Result<()> {
         };
         cases.iter().map(|case| Group { name: (*case).to_owned(), bars: bars(case) }).collect()
     };
-    let label = |percent: Option<f64>| percent.map_or_else(String::new, |p| format!("{p:+.0} %"));
+    // A change that rounds to nothing has no sign of its own.
+    let label =
+        |percent: Option<f64>| percent.map_or_else(String::new, |p| format!("{:+.0} %", p.round() + 0.0));
     let (unit, scale) = byte_unit(sweep.rows.iter().filter_map(Row::peak).max().unwrap_or(Bytes(0)));
     let peaks = groups(&|row: &Row| {
         Some((

@@ -85,12 +85,12 @@ fn blocks(len: usize) -> impl Iterator<Item = Range<usize>> {
 impl AttentionDropout {
     /// Writes the factor of each probability of a row: zero if it is dropped, else `1 / (1 - p)`.
     fn factors(&self, first_index: u64, factors: &mut [f32]) {
-        let mut words = [0; TILE];
-        let words = &mut words[..factors.len()];
-        rng::fill_u32(self.key, first_index, words);
+        let mut draws = [0; TILE];
+        let draws = &mut draws[..factors.len()];
+        rng::fill_u16(self.key, first_index, draws);
         let (threshold, kept) = (dropout::threshold(self.probability), dropout::factor(self.probability));
-        for (factor, &word) in factors.iter_mut().zip(&*words) {
-            *factor = if word >= threshold { kept } else { 0.0 };
+        for (factor, &draw) in factors.iter_mut().zip(&*draws) {
+            *factor = if draw >= threshold { kept } else { 0.0 };
         }
     }
 }

@@ -19,9 +19,9 @@ const BASE: AttentionShape = AttentionShape {
 fn factors(shape: &AttentionShape) -> Vec<f64> {
     let n_scores = shape.batch * shape.heads * shape.queries * shape.keys;
     let Some(AttentionDropout { probability, key }) = shape.dropout else { return vec![1.0; n_scores] };
-    let threshold = (f64::from(probability) * 2f64.powi(32)) as u32;
-    let kept = |index| rng::uniform_u32(key, index as u64) >= threshold;
-    (0..n_scores).map(|i| if kept(i) { 1.0 / (1.0 - f64::from(probability)) } else { 0.0 }).collect()
+    let probability = (f64::from(probability) * 65536.0).round() / 65536.0;
+    let kept = |index| f64::from(rng::uniform_u16(key, index as u64)) >= 65536.0 * probability;
+    (0..n_scores).map(|i| if kept(i) { 1.0 / (1.0 - probability) } else { 0.0 }).collect()
 }
 
 #[track_caller]

@@ -131,100 +131,132 @@ impl Builder {
     }
 }
 
-impl SeveralCuts {
-    /// The programme for a chain of nodes; nothing when it is too large, when the nodes are no chain or when one of them
-    /// alone does not fit.
-    fn new(cuts: &Cuts, chain: &[usize]) -> Option<SeveralCuts> {
-        let Cuts { flat, order, budget, .. } = cuts;
-        let n_cuts = chain.len();
-        let (n_nodes, n_values) = (flat.n_nodes(), flat.n_values());
-        let ancestors: Vec<Vec<bool>> = chain.iter().map(|&c| order.ancestors(c)).collect();
-        let descendants: Vec<Vec<bool>> = chain.iter().map(|&c| order.descendants(c)).collect();
-        if (1..n_cuts).any(|i| !ancestors[i][chain[i - 1]]) {
-            return None;
-        }
-        // Interval i begins with the first run of chain[i - 1].
-        let has_run = |i: usize, n: usize| i > 0 && ancestors[i - 1][n];
-        let is_later = |i: usize, n: usize| i < n_cuts && descendants[i][n];
-        let must_run =
-            |i: usize, n: usize| (i == 0 || descendants[i - 1][n]) && (i == n_cuts || ancestors[i][n]);
-        let may_run = |i: usize, n: usize| {
-            let runs_once = flat.outputs.get(n).iter().all(|&v| flat.lasting[v as usize]);
-            !(is_later(i, n) || has_run(i, n) && runs_once)
-        };
+/// The chain of nodes, and what precedence says about the intervals between their first runs: interval i begins with the
+/// first run of `chain[i - 1]`.
+struct Intervals<'a> {
+    flat: &'a Flat,
+    chain: &'a [usize],
+    ancestors: Vec<Vec<bool>>,
+    descendants: Vec<Vec<bool>>,
+}
 
-        // What can be of use in each interval, from the last to the first.
-        let mut is_useful_run = vec![vec![false; n_nodes]; n_cuts + 1];
-        let mut is_useful_value = vec![vec![false; n_values]; n_cuts + 1];
+impl<'a> Intervals<'a> {
+    /// Nothing when the nodes are no chain.
+    fn new(cuts: &'a Cuts, chain: &'a [usize]) -> Option<Intervals<'a>> {
+        let ancestors: Vec<Vec<bool>> = chain.iter().map(|&c| cuts.order.ancestors(c)).collect();
+        let descendants = chain.iter().map(|&c| cuts.order.descendants(c)).collect();
+        let is_chain = (1..chain.len()).all(|i| ancestors[i][chain[i - 1]]);
+        is_chain.then_some(Intervals { flat: cuts.flat, chain, ancestors, descendants })
+    }
+
+    fn n_cuts(&self) -> usize {
+        self.chain.len()
+    }
+
+    /// Whether a node has run before interval `i` in every plan.
+    fn has_run(&self, i: usize, n: usize) -> bool {
+        i > 0 && self.ancestors[i - 1][n]
+    }
+
+    /// Whether it runs for the first time after interval `i` in every plan.
+    fn is_later(&self, i: usize, n: usize) -> bool {
+        i < self.n_cuts() && self.descendants[i][n]
+    }
+
+    /// Whether it has its first run in the intervals `first..=last` in every plan.
+    fn must_run(&self, first: usize, last: usize, n: usize) -> bool {
+        let begins = first == 0 || self.descendants[first - 1][n];
+        begins && (last == self.n_cuts() || self.ancestors[last][n])
+    }
+
+    fn may_run(&self, i: usize, n: usize) -> bool {
+        let runs_once = self.flat.outputs.get(n).iter().all(|&v| self.flat.lasting[v as usize]);
+        !(self.is_later(i, n) || self.has_run(i, n) && runs_once)
+    }
+
+    fn maker(&self, v: usize) -> Option<usize> {
+        let producer = self.flat.producer[v];
+        (producer != NONE).then_some(producer as usize)
+    }
+
+    /// Which nodes and values can be of use in each interval: what must or may run there for the first time, what later
+    /// intervals can make use of, and all that these need.
+    fn useful(&self) -> (Vec<Vec<bool>>, Vec<Vec<bool>>) {
+        let flat = self.flat;
+        let (n_cuts, n_values) = (self.n_cuts(), flat.n_values());
+        let mut runs = vec![vec![false; flat.n_nodes()]; n_cuts + 1];
+        let mut values = vec![vec![false; n_values]; n_cuts + 1];
         for i in (0..=n_cuts).rev() {
-            let mut stack: Vec<u32> = Vec::new();
-            let mut want: Vec<u32> = if i == n_cuts {
-                (0..n_values as u32).filter(|&v| flat.is_output[v as usize]).collect()
-            } else {
-                let next = i + 1;
-                let can_be_kept = |v: usize| !made_by(flat, v).is_some_and(|n| is_later(i, n));
-                (0..n_values)
-                    .filter(|&v| is_useful_value[next][v] && can_be_kept(v))
-                    .map(|v| v as u32)
-                    .collect()
+            let is_wanted = |v: usize| match values.get(i + 1) {
+                Some(next) => next[v] && !self.maker(v).is_some_and(|n| self.is_later(i, n)),
+                None => flat.is_output[v],
             };
-            for (n, is_useful) in is_useful_run[i].iter_mut().enumerate() {
-                // A node that is neither before nor after the interval for certain may have its first run here.
-                let may_be_first = may_run(i, n) && !has_run(i, n);
-                if must_run(i, n) || may_be_first {
+            let mut wanted: Vec<u32> = (0..n_values as u32).filter(|&v| is_wanted(v as usize)).collect();
+            for (n, is_useful) in runs[i].iter_mut().enumerate() {
+                if self.may_run(i, n) && !self.has_run(i, n) {
                     *is_useful = true;
-                    want.extend(flat.inputs.get(n));
+                    wanted.extend(flat.inputs.get(n));
                 }
             }
-            for v in want {
-                if !std::mem::replace(&mut is_useful_value[i][v as usize], true) {
-                    stack.push(v);
+            while let Some(v) = wanted.pop() {
+                if std::mem::replace(&mut values[i][v as usize], true) {
+                    continue;
                 }
-            }
-            while let Some(v) = stack.pop() {
-                let Some(n) = made_by(flat, v as usize).filter(|&n| may_run(i, n)) else { continue };
-                if !std::mem::replace(&mut is_useful_run[i][n], true) {
-                    for &input in flat.inputs.get(n) {
-                        if !std::mem::replace(&mut is_useful_value[i][input as usize], true) {
-                            stack.push(input);
-                        }
-                    }
+                if let Some(n) = self.maker(v as usize).filter(|&n| self.may_run(i, n))
+                    && !std::mem::replace(&mut runs[i][n], true)
+                {
+                    wanted.extend(flat.inputs.get(n));
                 }
             }
         }
+        (runs, values)
+    }
+}
 
-        let mut builder = Builder::default();
+/// What is decided in each interval: which nodes run, and which values are kept into it.
+struct Decisions {
+    run: Vec<Vec<Choice>>,
+    keep: Vec<Vec<Choice>>,
+    /// Cost of what runs in any case, above one run of every node.
+    certain: f64,
+}
+
+impl Decisions {
+    /// The variables, and the rows about the room at each cut; nothing when a node of the chain alone does not fit.
+    fn new(intervals: &Intervals, budget: i64, builder: &mut Builder) -> Option<Decisions> {
+        let flat = intervals.flat;
+        let (useful_runs, useful_values) = intervals.useful();
         let mut certain = -flat.cost.iter().sum::<f64>();
-        let mut run = vec![vec![Choice::No; n_nodes]; n_cuts + 1];
-        let mut keep = vec![vec![Choice::No; n_values]; n_cuts + 1];
-        for i in 0..=n_cuts {
-            for n in 0..n_nodes {
-                run[i][n] = if must_run(i, n) {
+        let (mut run, mut keep) = (Vec::new(), Vec::new());
+        for i in 0..=intervals.n_cuts() {
+            let of_node = |n: usize| {
+                if intervals.must_run(i, i, n) {
                     certain += flat.cost[n];
                     Choice::Yes
-                } else if may_run(i, n) && is_useful_run[i][n] {
+                } else if useful_runs[i][n] {
                     builder.open(flat.cost[n], 0.0)
                 } else {
                     Choice::No
-                };
-            }
-            let Some(at) = i.checked_sub(1) else {
-                for v in (0..n_values).filter(|&v| flat.producer[v] == NONE) {
-                    keep[0][v] = Choice::Yes;
                 }
+            };
+            run.push((0..flat.n_nodes()).map(of_node).collect());
+            let Some(at) = i.checked_sub(1) else {
+                // At the beginning there are the inputs of the problem.
+                let is_there = |&producer: &u32| if producer == NONE { Choice::Yes } else { Choice::No };
+                keep.push(flat.producer.iter().map(is_there).collect());
                 continue;
             };
+            let node = intervals.chain[at];
+            let room = room_at(flat, node, budget)?;
             let mut kept: Vec<(u32, i64)> = Vec::new();
-            let room = room_at(flat, chain[at], *budget)?;
-            for v in 0..n_values {
-                let maker = made_by(flat, v);
-                let is_there = maker.is_none_or(|n| ancestors[at][n]);
-                keep[i][v] = if maker.is_some_and(|n| descendants[at][n]) {
+            let of_value = |v: usize| {
+                let maker = intervals.maker(v);
+                let is_made = maker.is_none_or(|n| intervals.ancestors[at][n]);
+                if maker.is_some_and(|n| intervals.descendants[at][n]) {
                     Choice::No
-                } else if flat.inputs.get(chain[at]).contains(&(v as u32)) || (is_there && flat.bytes[v] == 0)
-                {
+                } else if flat.inputs.get(node).contains(&(v as u32)) || (is_made && flat.bytes[v] == 0) {
                     Choice::Yes
-                } else if is_useful_value[i][v] {
+                } else if useful_values[i][v] {
                     let choice = builder.open(0.0, flat.bytes[v] as f64);
                     if let Choice::Open(x) = choice {
                         kept.push((x, flat.bytes[v]));
@@ -232,62 +264,85 @@ impl SeveralCuts {
                     choice
                 } else {
                     Choice::No
-                };
-            }
+                }
+            };
+            keep.push((0..flat.n_values()).map(of_value).collect());
             builder.fit(&kept, room);
         }
-        // Whether a value is made in an interval; one that cannot be made again, only if its maker has not run before.
-        let made = |i: usize, v: usize| made_by(flat, v).map_or(Choice::No, |n| run[i][n]);
-        for (i, run) in run.iter().enumerate() {
-            for (n, &runs) in run.iter().enumerate() {
-                for &v in flat.inputs.get(n) {
-                    builder.cover(runs, &[keep[i][v as usize], made(i, v as usize)]);
-                }
-            }
+        Some(Decisions { run, keep, certain })
+    }
+
+    /// What must be there for what runs and what is kept.
+    fn cover(&self, intervals: &Intervals, builder: &mut Builder) {
+        let (flat, n_cuts) = (intervals.flat, intervals.n_cuts());
+        for i in 0..=n_cuts {
+            let next = self.keep.get(i + 1);
+            cover_needs(intervals, &self.run[i], &self.keep[i], next, builder);
         }
-        for i in 1..=n_cuts {
-            for (v, &is_kept) in keep[i].iter().enumerate() {
-                builder.cover(is_kept, &[keep[i - 1][v], made(i - 1, v)]);
-            }
-        }
-        for n in 0..n_nodes {
-            let runs: Vec<Choice> = run.iter().map(|run| run[n]).collect();
+        for n in 0..flat.n_nodes() {
+            let runs: Vec<Choice> = self.run.iter().map(|run| run[n]).collect();
             builder.cover(Choice::Yes, &runs);
         }
-        for v in (0..n_values).filter(|&v| flat.is_output[v]) {
-            builder.cover(Choice::Yes, &[keep[n_cuts][v], made(n_cuts, v)]);
+        for v in (0..flat.n_values()).filter(|&v| flat.is_output[v]) {
+            let made = intervals.maker(v).map_or(Choice::No, |n| self.run[n_cuts][n]);
+            builder.cover(Choice::Yes, &[self.keep[n_cuts][v], made]);
         }
+    }
 
+    /// The same for the intervals `first..=last` as one.
+    fn unite(&self, intervals: &Intervals, first: usize, last: usize, builder: &mut Builder) {
+        let of_node = |n: usize| {
+            if intervals.must_run(first, last, n) {
+                Choice::Yes
+            } else if (first..=last).any(|i| self.run[i][n] != Choice::No) {
+                builder.open(0.0, 0.0)
+            } else {
+                Choice::No
+            }
+        };
+        let united: Vec<Choice> = (0..intervals.flat.n_nodes()).map(of_node).collect();
+        for (n, &runs) in united.iter().enumerate() {
+            let parts: Vec<Choice> = (first..=last).map(|i| self.run[i][n]).collect();
+            builder.cover(runs, &parts);
+        }
+        cover_needs(intervals, &united, &self.keep[first], self.keep.get(last + 1), builder);
+    }
+}
+
+/// In an interval: inputs of what runs, and what is kept into the next interval, were kept into this one or are made in it.
+fn cover_needs(
+    intervals: &Intervals,
+    run: &[Choice],
+    keep: &[Choice],
+    next: Option<&Vec<Choice>>,
+    builder: &mut Builder,
+) {
+    let made = |v: usize| intervals.maker(v).map_or(Choice::No, |n| run[n]);
+    for (n, &runs) in run.iter().enumerate() {
+        for &v in intervals.flat.inputs.get(n) {
+            builder.cover(runs, &[keep[v as usize], made(v as usize)]);
+        }
+    }
+    for (v, &is_kept) in next.into_iter().flatten().enumerate() {
+        builder.cover(is_kept, &[keep[v], made(v)]);
+    }
+}
+
+impl SeveralCuts {
+    /// The programme for a chain of nodes; nothing when it is too large, when the nodes are no chain or when one of them
+    /// alone does not fit.
+    fn new(cuts: &Cuts, chain: &[usize]) -> Option<SeveralCuts> {
+        let intervals = Intervals::new(cuts, chain)?;
+        let mut builder = Builder::default();
+        let decisions = Decisions::new(&intervals, cuts.budget, &mut builder)?;
+        decisions.cover(&intervals, &mut builder);
         // Two neighbouring intervals as one, and all from one on.
+        let n_cuts = chain.len();
         let pairs = (1..n_cuts).map(|i| (i, i + 1));
         let ends = (1..n_cuts.saturating_sub(1)).map(|i| (i, n_cuts));
         for (first, last) in pairs.chain(ends) {
-            let united: Vec<Choice> = (0..n_nodes)
-                .map(|n| {
-                    if descendants[first - 1][n] && (last == n_cuts || ancestors[last][n]) {
-                        Choice::Yes
-                    } else if (first..=last).any(|i| run[i][n] != Choice::No) {
-                        builder.open(0.0, 0.0)
-                    } else {
-                        Choice::No
-                    }
-                })
-                .collect();
-            let made = |v: usize| made_by(flat, v).map_or(Choice::No, |n| united[n]);
-            for n in 0..n_nodes {
-                let runs: Vec<Choice> = (first..=last).map(|i| run[i][n]).collect();
-                builder.cover(united[n], &runs);
-                for &v in flat.inputs.get(n) {
-                    builder.cover(united[n], &[keep[first][v as usize], made(v as usize)]);
-                }
-            }
-            if last < n_cuts {
-                for (v, &is_kept) in keep[last + 1].iter().enumerate() {
-                    builder.cover(is_kept, &[keep[first][v], made(v)]);
-                }
-            }
+            decisions.unite(&intervals, first, last, &mut builder);
         }
-
         if builder.cost.len() * builder.rows.len() > MOST_ENTRIES {
             return None;
         }
@@ -295,9 +350,9 @@ impl SeveralCuts {
         let heaviest = weight.iter().copied().fold(1.0, f64::max);
         Some(SeveralCuts {
             programme: Programme::new(cost, rows),
-            certain,
+            certain: decisions.certain,
             weight: weight.into_iter().map(|bytes| bytes / heaviest).collect(),
-            scale: flat.cost.iter().sum::<f64>() / n_nodes as f64,
+            scale: cuts.flat.cost.iter().sum::<f64>() / cuts.flat.n_nodes() as f64,
             open: vec![Branch { bound: 0.0, decisions: Vec::new(), is_whole: false }],
         })
     }
@@ -502,11 +557,6 @@ fn tight_moments(cuts: &Cuts, after: usize) -> Vec<usize> {
         (0..room.len()).filter(|&n| n != after && is_after[n] && is_tight(n)).collect();
     moments.sort_by_key(|&n| (room[n], n));
     moments
-}
-
-fn made_by(flat: &Flat, v: usize) -> Option<usize> {
-    let producer = flat.producer[v];
-    (producer != NONE).then_some(producer as usize)
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use remat_kernels::attention::{
     AttentionDropout, AttentionSaved, AttentionShape, Rows, RowsMut, attention, attention_grad,
     attention_grad_workspace,
 };
-use remat_kernels::rng::{Key, uniform_u32};
+use remat_kernels::rng::{Key, uniform_u16};
 use remat_kernels::{dropout, naive};
 
 /// `softmax(q kᵀ / sqrt(D)) v` for every head of width `D = C / heads`.
@@ -233,7 +233,7 @@ fn unpacked(io: &NaiveIo<'_>, shape: &AttentionShape, packed: bool) -> [Vec<f64>
 fn dropout_factors(shape: &AttentionShape) -> Vec<f64> {
     let n_scores = shape.batch * shape.heads * shape.queries * shape.keys;
     let Some(AttentionDropout { probability, key }) = shape.dropout else { return vec![1.0; n_scores] };
-    let kept = |index: usize| uniform_u32(key, index as u64) >= dropout::threshold(probability);
+    let kept = |index: usize| u32::from(uniform_u16(key, index as u64)) >= dropout::threshold(probability);
     let factor = f64::from(dropout::factor(probability));
     (0..n_scores).map(|index| if kept(index) { factor } else { 0.0 }).collect()
 }
