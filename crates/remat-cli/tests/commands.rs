@@ -235,3 +235,23 @@ fn the_process_is_hardly_larger_than_its_arena() {
         assert!(resident <= arena + binary + SLACK, "{resident} bytes resident for an arena of {arena}");
     }
 }
+
+#[test]
+fn a_sweep_goes_on_where_it_stopped_and_orders_its_cases() {
+    let folder = Folder::new();
+    let sweep = |batches: &str| {
+        let words =
+            "sweep mlp --budget 90% --planner mu-two --rounds 1 --steps 1 --warm-up 0 --resume --out s";
+        folder.run(words, &["--batch", batches]).exits(0);
+        let table: serde_json::Value = serde_json::from_str(&folder.read("s/sweep.json")).unwrap();
+        table["rows"].as_array().unwrap().clone()
+    };
+    let first = sweep("8");
+    let both = sweep("4,8");
+    let cases: Vec<&str> = both.iter().map(|row| row["case"].as_str().unwrap()).collect();
+    assert_eq!(cases, ["batch 4", "batch 4", "batch 8", "batch 8"]);
+    // What was measured before is taken over, times included.
+    assert_eq!(first, both[2..]);
+    let ran = folder.run("sweep mlp --budget 90% --batch 4 --out s", &[]);
+    ran.complains(&["sweep.json exists", "--resume"]);
+}

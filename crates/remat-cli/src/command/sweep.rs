@@ -89,6 +89,8 @@ impl Flags {
         let mut folder = Folder::create(&self.out)?;
         let mut sweep = self.begin(&models[0].1, &folder)?;
         folder.json("environment.json", &Environment::now())?;
+        // Cases come in the order in which they were asked for, also when a sweep goes on with one in between.
+        let place = |case: &str| models.iter().position(|(name, _)| name == case).unwrap_or(usize::MAX);
         for (name, model) in &models {
             if sweep.rows.iter().any(|row| row.case == *name) {
                 continue;
@@ -100,6 +102,7 @@ impl Flags {
                 }
             }
             sweep.rows.extend(rows);
+            sweep.rows.sort_by_key(|row| place(&row.case));
             folder.json(TABLE, &sweep)?;
         }
         let summary: Vec<SummaryRow> = SummaryRow::of(&sweep.rows);

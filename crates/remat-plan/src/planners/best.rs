@@ -12,12 +12,12 @@
 use crate::bound::memory_floor;
 use crate::ids::NodeId;
 use crate::outcome::{Outcome, Why};
+use crate::planners::cut_chain::Growth;
 use crate::planners::flat::Flat;
 use crate::planners::limits::Limits;
 use crate::planners::one_cut::Cuts;
 use crate::planners::portfolio::{self, compare};
 use crate::planners::search::{Ending, Found, Lineage, SMALL_GAIN, Search};
-use crate::planners::several_cuts::Growth;
 use crate::planners::{Request, exhaustive, keep_set, mu_two, outcome_with_bound};
 use crate::problem::Problem;
 use crate::units::Bytes;

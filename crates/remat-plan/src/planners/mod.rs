@@ -6,6 +6,7 @@
 
 mod best;
 mod chain_dp;
+mod cut_chain;
 mod eviction;
 mod exhaustive;
 mod flat;
