@@ -154,35 +154,20 @@ fn tight_moments(cuts: &Cuts, after: usize) -> Vec<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::common::random_problem;
-    use crate::planners::flat::Flat;
-    use crate::planners::several_cuts::tests::optimum;
-    use crate::{Bytes, memory_floor};
+    use crate::planners::several_cuts::tests::for_each_small_request;
 
     #[test]
     fn a_bound_in_slices_and_with_changing_targets_never_exceeds_the_optimum() {
         let mut n_useful = 0;
-        for seed in 0..2_000 {
-            let problem = random_problem(seed, 10);
-            let flat = Flat::new(&problem);
-            let order: Vec<u32> = (0..flat.n_nodes() as u32).collect();
-            let (least, most) =
-                (memory_floor(&problem).bytes.0 as i64, flat.measure(&order, &mut Vec::new()).peak);
-            for budget in [least, (2 * least + most) / 3] {
-                let Some(want) = optimum(&problem, Bytes(budget as u64)) else { continue };
-                let cuts = Cuts::scan(&flat, budget, f64::INFINITY, &mut Limits::of_work(1e7));
-                let mut growth = Growth::new(&cuts);
-                for target in [1.0, 0.5 * want, want, 2.0 * want, want, f64::INFINITY] {
-                    growth.advance(target, &mut Limits::of_work(3e4));
-                }
-                let bound = growth.advance(f64::INFINITY, &mut Limits::of_work(1e8));
-                assert!(
-                    bound <= round_up(&flat, want) + 1e-6,
-                    "seed {seed}, budget {budget}: {bound}, optimum {want}"
-                );
-                n_useful += u32::from(bound > 0.0);
+        for_each_small_request(|name, cuts, want| {
+            let mut growth = Growth::new(cuts);
+            for target in [1.0, 0.5 * want, want, 2.0 * want, want, f64::INFINITY] {
+                growth.advance(target, &mut Limits::of_work(3e4));
             }
-        }
+            let bound = growth.advance(f64::INFINITY, &mut Limits::of_work(1e8));
+            assert!(bound <= round_up(cuts.flat, want) + 1e-6, "{name}: {bound}, optimum {want}");
+            n_useful += u32::from(bound > 0.0);
+        });
         assert!(n_useful > 100, "{n_useful}");
     }
 }

@@ -427,15 +427,14 @@ pub(crate) mod tests {
     use crate::{Bytes, memory_floor};
 
     /// The extra cost of the cheapest plan; infinite when there is none. Nothing where the search gives up.
-    pub(crate) fn optimum(problem: &crate::Problem, budget: Bytes) -> Option<f64> {
+    fn optimum(problem: &crate::Problem, budget: Bytes) -> Option<f64> {
         let outcome =
             exhaustive::answer(problem, &Request::new(budget), "test", &Flat::new(problem), 20_000)?;
         Some(outcome.plan().map_or(f64::INFINITY, |plan| plan.cost - problem.base_cost()))
     }
 
-    #[test]
-    fn no_chain_of_cuts_exceeds_the_optimum() {
-        let (mut n_chains, mut n_useful, mut n_stronger) = (0, 0, 0);
+    /// Calls `visit` with a name, the cuts and the optimum of small random problems, each at three budgets.
+    pub(crate) fn for_each_small_request(mut visit: impl FnMut(&str, &Cuts, f64)) {
         for seed in 0..2_000 {
             let problem = random_problem(seed, 10);
             let flat = Flat::new(&problem);
@@ -445,35 +444,37 @@ pub(crate) mod tests {
             for budget in [least, (2 * least + most) / 3, (least + 2 * most) / 3] {
                 let Some(want) = optimum(&problem, Bytes(budget as u64)) else { continue };
                 let cuts = Cuts::scan(&flat, budget, f64::INFINITY, &mut Limits::of_work(1e7));
-                let mut bound_of = |chain: &[usize]| {
-                    let bound =
-                        SeveralCuts::new(&cuts, chain)?.advance(f64::INFINITY, &mut Limits::of_work(1e7));
-                    assert!(
-                        bound <= want + 1e-6,
-                        "seed {seed}, budget {budget}: bound {bound} of {chain:?}, optimum {want}"
-                    );
-                    n_chains += 1;
-                    n_useful += u32::from(bound > 0.0);
-                    Some(bound)
-                };
-                let singles: Vec<f64> =
-                    (0..flat.n_nodes()).map(|c| bound_of(&[c]).unwrap_or(f64::INFINITY)).collect();
-                for a in 0..flat.n_nodes() {
-                    for b in a + 1..flat.n_nodes() {
-                        let Some(bound) = bound_of(&[a, b]) else { continue };
-                        // A later cut never weakens the bound.
-                        assert!(
-                            bound >= singles[a] - 1e-6,
-                            "seed {seed}, budget {budget}, {a} {b}: {bound}, {singles:?}"
-                        );
-                        n_stronger += u32::from(bound > singles.iter().copied().fold(0.0, f64::max) + 1e-6);
-                        for c in b + 1..flat.n_nodes() {
-                            bound_of(&[a, b, c]);
-                        }
+                visit(&format!("seed {seed}, budget {budget}"), &cuts, want);
+            }
+        }
+    }
+
+    #[test]
+    fn no_chain_of_cuts_exceeds_the_optimum() {
+        let (mut n_chains, mut n_useful, mut n_stronger) = (0, 0, 0);
+        for_each_small_request(|name, cuts, want| {
+            let flat = cuts.flat;
+            let mut bound_of = |chain: &[usize]| {
+                let bound = SeveralCuts::new(cuts, chain)?.advance(f64::INFINITY, &mut Limits::of_work(1e7));
+                assert!(bound <= want + 1e-6, "{name}: bound {bound} of {chain:?}, optimum {want}");
+                n_chains += 1;
+                n_useful += u32::from(bound > 0.0);
+                Some(bound)
+            };
+            let singles: Vec<f64> =
+                (0..flat.n_nodes()).map(|c| bound_of(&[c]).unwrap_or(f64::INFINITY)).collect();
+            for a in 0..flat.n_nodes() {
+                for b in a + 1..flat.n_nodes() {
+                    let Some(bound) = bound_of(&[a, b]) else { continue };
+                    // A later cut never weakens the bound.
+                    assert!(bound >= singles[a] - 1e-6, "{name}, {a} {b}: {bound}, {singles:?}");
+                    n_stronger += u32::from(bound > singles.iter().copied().fold(0.0, f64::max) + 1e-6);
+                    for c in b + 1..flat.n_nodes() {
+                        bound_of(&[a, b, c]);
                     }
                 }
             }
-        }
+        });
         assert!(n_chains > 10_000 && n_useful > 500 && n_stronger > 10, "{n_chains} {n_useful} {n_stronger}");
     }
 }
