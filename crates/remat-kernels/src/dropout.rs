@@ -10,8 +10,9 @@ use std::ops::Range;
 
 use crate::par;
 use crate::raw::{Dst, Src};
-use crate::rng::{Key, MOST_HALVES, fill_u16};
-use crate::simd::wide;
+#[cfg(target_arch = "x86_64")]
+use crate::rng::VectorDraws;
+use crate::rng::{GROUPS, HALVES, Key, halves_from};
 
 /// Possible draws.
 const DRAWS: u32 = 1 << 16;
@@ -39,24 +40,85 @@ pub fn dropout_from(x: Src<'_>, p: f32, key: Key, first: u64, y: Dst<'_>) {
     par::for_each_range(y.len(), par::ELEMENTS_PER_TASK, |range| dropout_range(x, p, key, first, y, range));
 }
 
-/// Elements whose random numbers are drawn together.
-const BLOCK: usize = MOST_HALVES;
-
-wide! {
-    fn dropout_range(x: Src<'_>, p: f32, key: Key, first: u64, y: Dst<'_>, range: Range<usize>) {
-        let (threshold, factor) = (threshold(p), factor(p));
-        let mut block = [0.0; BLOCK];
-        let mut draws = [0; BLOCK];
-        for at in range.clone().step_by(BLOCK) {
-            let width = BLOCK.min(range.end - at);
-            x.read(at, &mut block[..width]);
-            fill_u16(key, first + at as u64, &mut draws[..width]);
-            for (x, &draw) in block.iter_mut().zip(&draws) {
-                *x = if draw >= threshold { *x * factor } else { 0.0 };
-            }
-            // SAFETY: tasks get disjoint ranges, and this task has read the block already.
-            unsafe { y.write(at, &block[..width]) }
+fn dropout_range(x: Src<'_>, p: f32, key: Key, first: u64, y: Dst<'_>, range: Range<usize>) {
+    let rule = Rule { threshold: threshold(p), factor: factor(p) };
+    #[cfg(target_arch = "x86_64")]
+    {
+        #[target_feature(enable = "avx2")]
+        fn avx2(x: Src<'_>, rule: Rule, key: Key, first: u64, y: Dst<'_>, range: Range<usize>) {
+            let draws = VectorDraws::new(key);
+            drop_elements(x, rule, |index| draws.halves_from(index), first, y, range);
         }
+        if std::arch::is_x86_feature_detected!("avx2") {
+            // SAFETY: the CPU has AVX2, as just detected.
+            return unsafe { avx2(x, rule, key, first, y, range) };
+        }
+    }
+    drop_elements(x, rule, |index| halves_from(key, index), first, y, range);
+}
+
+/// The numbers of a few groups are drawn while the elements before them are on their way from memory.
+#[inline(always)]
+fn drop_elements(
+    x: Src<'_>,
+    rule: Rule,
+    draw: impl Fn(u64) -> [[u32; HALVES / 2]; GROUPS],
+    first: u64,
+    y: Dst<'_>,
+    range: Range<usize>,
+) {
+    let mut at = range.start;
+    while at < range.end {
+        // The first element may stand inside a group.
+        let mut skipped = ((first + at as u64) % HALVES as u64) as usize;
+        let groups = draw(first + at as u64);
+        if skipped == 0 && range.end - at >= GROUPS * HALVES {
+            for words in &groups {
+                // SAFETY: tasks get disjoint ranges.
+                unsafe { y.write(at, &rule.apply(x.array(at), words)) }
+                at += HALVES;
+            }
+            continue;
+        }
+        for words in &groups {
+            // No element is left for groups behind the end.
+            let width = (HALVES - skipped).min(range.end - at);
+            let mut part = [0.0; HALVES];
+            x.read(at, &mut part[skipped..skipped + width]);
+            // SAFETY: as above.
+            unsafe { y.write(at, &rule.apply(part, words)[skipped..skipped + width]) }
+            (at, skipped) = (at + width, 0);
+        }
+    }
+}
+
+/// What becomes of an element and its draw.
+#[derive(Clone, Copy)]
+struct Rule {
+    threshold: u32,
+    factor: f32,
+}
+
+impl Rule {
+    /// A group of elements and the words of its draws. Low and high halves have a loop each, or else the compiler mixes
+    /// them in its vectors.
+    #[inline(always)]
+    fn apply(self, mut x: [f32; HALVES], words: &[u32; HALVES / 2]) -> [f32; HALVES] {
+        let (low, high) = x.split_at_mut(HALVES / 2);
+        for (x, word) in low.iter_mut().zip(words) {
+            *x = self.element(*x, word & 0xffff);
+        }
+        for (x, word) in high.iter_mut().zip(words) {
+            *x = self.element(*x, word >> 16);
+        }
+        x
+    }
+
+    /// A mask rather than a choice, which could become a jump that no processor foresees.
+    #[inline(always)]
+    fn element(self, x: f32, draw: u32) -> f32 {
+        let mask = u32::from(draw >= self.threshold).wrapping_neg();
+        f32::from_bits((x * self.factor).to_bits() & mask)
     }
 }
 

@@ -5,6 +5,9 @@
 
 use std::ops::Range;
 
+use crate::math::Lanes;
+#[cfg(target_arch = "x86_64")]
+use crate::math::Vectors;
 use crate::par;
 use crate::raw::{Dst, Src};
 use crate::simd::wide;
@@ -33,6 +36,65 @@ pub(crate) fn map<const N: usize>(inputs: [Src<'_>; N], y: Dst<'_>, f: impl Map<
         assert_eq!(input.len(), y.len(), "inputs and output have the same length");
     }
     par::for_each_range(y.len(), par::ELEMENTS_PER_TASK, |range| map_range(inputs, y, range, f));
+}
+
+/// A long function of one element of each of `N` inputs, such as one with an exponential.
+pub(crate) trait LanesMap<const N: usize>: Copy + Send + Sync {
+    fn at<T: Lanes>(self, x: [T; N]) -> T;
+}
+
+/// [`map`] of a long function.
+pub(crate) fn map_lanes<const N: usize>(inputs: [Src<'_>; N], y: Dst<'_>, f: impl LanesMap<N>) {
+    for input in &inputs {
+        assert_eq!(input.len(), y.len(), "inputs and output have the same length");
+    }
+    par::for_each_range(y.len(), par::ELEMENTS_PER_TASK, |range| {
+        map_lanes_run(inputs.map(|input| (input, range.start)), (y, range.start), range.len(), f);
+    });
+}
+
+/// [`map_run`] of a long function; chooses the code for the CPU itself.
+pub(crate) fn map_lanes_run<const N: usize>(
+    inputs: [(Src<'_>, usize); N],
+    y: (Dst<'_>, usize),
+    len: usize,
+    f: impl LanesMap<N>,
+) {
+    #[cfg(target_arch = "x86_64")]
+    if std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("fma") {
+        // SAFETY: the CPU has both, as just detected.
+        return unsafe { map_vectors(inputs, y, len, f) };
+    }
+    map_run(inputs, y, len, |x: [f32; N]| f.at(x));
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma")]
+fn map_vectors<const N: usize>(
+    inputs: [(Src<'_>, usize); N],
+    (y, y_start): (Dst<'_>, usize),
+    len: usize,
+    f: impl LanesMap<N>,
+) {
+    const LANES: usize = Vectors::LANES;
+    let whole = len / LANES * LANES;
+    for at in (0..whole).step_by(LANES) {
+        // SAFETY: this function runs only where the CPU has AVX2 and fused multiply-adds.
+        let x = inputs.map(|(input, start)| unsafe { Vectors::read(&input.array(start + at)) });
+        // SAFETY: tasks get disjoint ranges, and this task has read the block already.
+        unsafe { y.write(y_start + at, &f.at(x).to_array()) }
+    }
+    if whole < len {
+        let rest = len - whole;
+        let x = inputs.map(|(input, start)| {
+            let mut block = [0.0; LANES];
+            input.read(start + whole, &mut block[..rest]);
+            // SAFETY: as above.
+            unsafe { Vectors::read(&block) }
+        });
+        // SAFETY: as above.
+        unsafe { y.write(y_start + whole, &f.at(x).to_array()[..rest]) }
+    }
 }
 
 wide! {

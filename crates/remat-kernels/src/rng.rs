@@ -90,9 +90,7 @@ fn words(key: Key, first_block: u64) -> [u32; WORDS * LANES] {
 
 /// Halves come in groups: the low halves of eight words, then their high halves. So eight of them are one operation on eight
 /// words.
-const HALVES: usize = 16;
-/// Halves that [`fill_u16`] draws at most.
-pub const MOST_HALVES: usize = 256;
+pub(crate) const HALVES: usize = 16;
 
 /// Number `index` of the stream of 16-bit numbers, two of which make up a word of 32 bits.
 pub fn uniform_u16(key: Key, index: u64) -> u16 {
@@ -101,14 +99,48 @@ pub fn uniform_u16(key: Key, index: u64) -> u16 {
     (word >> (16 * (within / (HALVES / 2) as u64))) as u16
 }
 
-/// Writes the 16-bit numbers `first_index..first_index + out.len()` of the stream, at most [`MOST_HALVES`].
+/// Groups that are drawn together.
+pub(crate) const GROUPS: usize = WORDS * LANES * 2 / HALVES;
+
+/// The words of a few groups of halves, of which the first one holds number `index`.
+pub(crate) fn halves_from(key: Key, index: u64) -> [[u32; HALVES / 2]; GROUPS] {
+    in_groups(words(key, first_counter(index)))
+}
+
+/// The counter that a group of halves begins with.
+#[inline(always)]
+fn first_counter(index: u64) -> u64 {
+    index / HALVES as u64 * (HALVES / 2 / WORDS) as u64
+}
+
+#[inline(always)]
+fn in_groups(words: [u32; WORDS * LANES]) -> [[u32; HALVES / 2]; GROUPS] {
+    let mut groups = [[0; HALVES / 2]; GROUPS];
+    groups.as_flattened_mut().copy_from_slice(&words);
+    groups
+}
+
+/// The halves of a group.
+#[inline(always)]
+fn halves_of(words: &[u32; HALVES / 2]) -> [u32; HALVES] {
+    let mut halves = [0; HALVES];
+    for (lane, &word) in words.iter().enumerate() {
+        halves[lane] = word & 0xffff;
+        halves[HALVES / 2 + lane] = word >> 16;
+    }
+    halves
+}
+
+/// Halves that [`fill_u16`] draws at most.
+const MOST_HALVES: usize = 256;
+
+/// Writes the 16-bit numbers `first_index..first_index + out.len()` of the stream, at most `MOST_HALVES`.
 #[inline(always)]
 pub fn fill_u16(key: Key, first_index: u64, out: &mut [u32]) {
-    let mut words = [0; MOST_HALVES / 2 + HALVES / 2];
+    let mut words = [[0; HALVES / 2]; MOST_HALVES / HALVES + 1];
     let skipped = (first_index % HALVES as u64) as usize;
-    let n_groups = (skipped + out.len()).div_ceil(HALVES);
-    let words = &mut words[..n_groups * (HALVES / 2)];
-    fill_u32(key, first_index / HALVES as u64 * (HALVES / 2) as u64, words);
+    let words = &mut words[..(skipped + out.len()).div_ceil(HALVES)];
+    fill_u32(key, first_counter(first_index) * WORDS as u64, words.as_flattened_mut());
     if skipped == 0 && out.len().is_multiple_of(HALVES) {
         split(words, out);
     } else {
@@ -120,13 +152,9 @@ pub fn fill_u16(key: Key, first_index: u64, out: &mut [u32]) {
 
 /// The halves of words, group by group.
 #[inline(always)]
-fn split(words: &[u32], halves: &mut [u32]) {
-    let (words, halves) = (words.as_chunks::<{ HALVES / 2 }>().0, halves.as_chunks_mut::<HALVES>().0);
-    for (words, group) in words.iter().zip(halves) {
-        for (lane, &word) in words.iter().enumerate() {
-            group[lane] = word & 0xffff;
-            group[HALVES / 2 + lane] = word >> 16;
-        }
+fn split(words: &[[u32; HALVES / 2]], halves: &mut [u32]) {
+    for (words, group) in words.iter().zip(halves.as_chunks_mut::<HALVES>().0) {
+        *group = halves_of(words);
     }
 }
 
@@ -142,11 +170,16 @@ pub fn normal_f32(key: Key, index: u64) -> f32 {
     (radius * libm::cos(std::f64::consts::TAU * open_unit(2 * index + 1))) as f32
 }
 
+#[cfg(target_arch = "x86_64")]
+pub(crate) use avx2::VectorDraws;
+
 /// The same numbers with vector instructions; the state of all counters stays in registers, which the compiler does not
 /// manage on its own.
 #[cfg(target_arch = "x86_64")]
 mod avx2 {
-    use super::{KEY_INCREMENTS, Key, LANES, MULTIPLIERS, ROUNDS, WORDS};
+    use super::{
+        GROUPS, HALVES, KEY_INCREMENTS, Key, LANES, MULTIPLIERS, ROUNDS, WORDS, first_counter, in_groups,
+    };
     use std::arch::x86_64::{
         __m256i, _mm256_add_epi64, _mm256_blend_epi32, _mm256_mul_epu32, _mm256_permute2x128_si256,
         _mm256_set1_epi64x, _mm256_setr_epi64x, _mm256_slli_epi64, _mm256_srli_epi64, _mm256_storeu_si256,
@@ -159,21 +192,53 @@ mod avx2 {
     /// Fills groups of `LANES` counters from `first_block` on.
     #[target_feature(enable = "avx2")]
     pub(super) fn fill(key: Key, first_block: u64, groups: &mut [[u32; WORDS * LANES]]) {
-        let ramp = _mm256_setr_epi64x(0, 1, 2, 3);
-        let [third, fourth] = key.counter_high.map(|word| _mm256_set1_epi64x(i64::from(word)));
-        let keys = round_keys(key.key);
-        let mut block = first_block;
-        for group in groups {
-            let mut state = [[third; WORDS]; LANES / COUNTERS];
-            for state in &mut state {
-                let counter = _mm256_add_epi64(_mm256_set1_epi64x(block as i64), ramp);
-                *state = [counter, _mm256_srli_epi64::<32>(counter), third, fourth];
-                block = block.wrapping_add(COUNTERS as u64);
+        let draws = VectorDraws::new(key);
+        for (i, group) in groups.iter_mut().enumerate() {
+            *group = draws.words(first_block.wrapping_add((i * LANES) as u64));
+        }
+    }
+
+    /// A key, ready for use.
+    pub(crate) struct VectorDraws {
+        counter_high: [__m256i; 2],
+        round_keys: [[__m256i; 2]; ROUNDS],
+    }
+
+    impl VectorDraws {
+        #[target_feature(enable = "avx2")]
+        pub(crate) fn new(key: Key) -> VectorDraws {
+            let [third, fourth] = key.counter_high;
+            VectorDraws {
+                counter_high: [_mm256_set1_epi64x(i64::from(third)), _mm256_set1_epi64x(i64::from(fourth))],
+                round_keys: round_keys(key.key),
             }
-            rounds(&mut state, &keys);
-            for (state, out) in state.into_iter().zip(group.as_chunks_mut::<{ WORDS * COUNTERS }>().0) {
+        }
+
+        /// [`halves_from`](super::halves_from) with vector instructions.
+        #[inline]
+        #[target_feature(enable = "avx2")]
+        pub(crate) fn halves_from(&self, index: u64) -> [[u32; HALVES / 2]; GROUPS] {
+            in_groups(self.words(first_counter(index)))
+        }
+
+        /// The numbers of `LANES` counters from `first_block` on.
+        #[inline]
+        #[target_feature(enable = "avx2")]
+        fn words(&self, first_block: u64) -> [u32; WORDS * LANES] {
+            let [third, fourth] = self.counter_high;
+            let mut state = [[third; WORDS]; LANES / COUNTERS];
+            let mut counter =
+                _mm256_add_epi64(_mm256_set1_epi64x(first_block as i64), _mm256_setr_epi64x(0, 1, 2, 3));
+            for state in &mut state {
+                *state = [counter, _mm256_srli_epi64::<32>(counter), third, fourth];
+                counter = _mm256_add_epi64(counter, _mm256_set1_epi64x(COUNTERS as i64));
+            }
+            rounds(&mut state, &self.round_keys);
+            let mut words = [0; WORDS * LANES];
+            for (state, out) in state.into_iter().zip(words.as_chunks_mut::<{ WORDS * COUNTERS }>().0) {
                 write(state, out);
             }
+            words
         }
     }
 

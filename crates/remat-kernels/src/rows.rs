@@ -64,7 +64,7 @@ pub(crate) fn sum_row<const N: usize, const K: usize>(
             sum[at - whole] += term;
         }
     }
-    sums.map(|lanes| lanes.iter().sum())
+    sums.map(sum_of_lanes)
 }
 
 /// Like [`sum_row`] for terms that do not cancel: they are added in `f32` within a block and in `f64` beyond it, because
@@ -111,26 +111,48 @@ pub(crate) fn sum_row_in_blocks<const N: usize, const K: usize>(
             sum[at - whole] += f64::from(term);
         }
     }
-    sums.map(|lanes| lanes.iter().sum())
+    sums.map(sum_of_lanes)
+}
+
+/// The sum of sums that were kept side by side: pairwise, because what follows waits for it.
+#[inline(always)]
+fn sum_of_lanes(mut lanes: [f64; LANES]) -> f64 {
+    let mut width = LANES / 2;
+    while width > 0 {
+        for lane in 0..width {
+            lanes[lane] += lanes[lane + width];
+        }
+        width /= 2;
+    }
+    lanes[0]
 }
 
 /// The largest element of a row; not-a-number is passed over.
 #[inline(always)]
 pub(crate) fn max_row(x: Src<'_>, start: usize, cols: usize) -> f32 {
     const LANES: usize = 32;
+    let larger = |a: f32, b: f32| if b > a { b } else { a };
     let mut maxima = [f32::NEG_INFINITY; LANES];
     let whole = cols / LANES * LANES;
     for at in (0..whole).step_by(LANES) {
         let x: [f32; LANES] = x.array(start + at);
         for (maximum, x) in maxima.iter_mut().zip(x) {
-            *maximum = if x > *maximum { x } else { *maximum };
+            *maximum = larger(*maximum, x);
         }
     }
     for at in whole..cols {
         let [x] = x.array(start + at);
-        maxima[at - whole] = if x > maxima[at - whole] { x } else { maxima[at - whole] };
+        maxima[at - whole] = larger(maxima[at - whole], x);
     }
-    maxima.iter().fold(f32::NEG_INFINITY, |a, &b| if b > a { b } else { a })
+    // Pairwise, because the exponentials wait for the result.
+    let mut width = LANES / 2;
+    while width > 0 {
+        for lane in 0..width {
+            maxima[lane] = larger(maxima[lane], maxima[lane + width]);
+        }
+        width /= 2;
+    }
+    maxima[0]
 }
 
 /// The sums over the rows of a matrix, one element per column.

@@ -7,8 +7,10 @@
 
 use std::ops::Range;
 
-use crate::elementwise::{Map, map_run};
-use crate::math::exp;
+use crate::elementwise::{LanesMap, Map, map_run};
+#[cfg(target_arch = "x86_64")]
+use crate::math::Vectors;
+use crate::math::{Lanes, exp, exp_bounded};
 use crate::prefetch::prefetch;
 use crate::raw::{Dst, Src};
 use crate::rows::{for_each_rows, max_row, sum_row_in_blocks};
@@ -25,10 +27,7 @@ wide! {
         for row in rows {
             let start = row * cols;
             let max = max_row(x, start, cols);
-            let sum = sum_of_exp(x, start, cols, max, |at, block| {
-                // SAFETY: the row belongs to this task alone, and these elements of `x` have been read.
-                unsafe { y.write(start + at, block) }
-            });
+            let sum = sum_of_exp(x, start, cols, max, Some(y));
             let factor = (1.0 / sum) as f32;
             map_run([(y.as_src(), start)], (y, start), cols, move |[e]: [f32; 1]| e * factor);
         }
@@ -60,36 +59,92 @@ wide! {
 #[inline(always)]
 pub(crate) fn max_and_sum_of_exp(x: Src<'_>, start: usize, cols: usize) -> (f32, f64) {
     let max = max_row(x, start, cols);
-    (max, sum_of_exp(x, start, cols, max, |_, _| {}))
+    (max, sum_of_exp(x, start, cols, max, None))
 }
 
-/// `Σ e^(x - shift)` over a row; `visit` gets the exponentials block by block, with the column of their first.
+/// `Σ e^(x - max)` over the row that begins at `start`; the exponentials are written to the same place of `y`, if there is one.
+fn sum_of_exp(x: Src<'_>, start: usize, cols: usize, max: f32, y: Option<Dst<'_>>) -> f64 {
+    let f = ExpBelow { max };
+    #[cfg(target_arch = "x86_64")]
+    {
+        #[target_feature(enable = "avx2,fma")]
+        fn avx2(x: Src<'_>, start: usize, cols: usize, f: ExpBelow, y: Option<Dst<'_>>) -> f64 {
+            // SAFETY: this function runs only where the CPU has AVX2 and fused multiply-adds.
+            sum_blocks(x, start, cols, |block| f.at([unsafe { Vectors::read(block) }]).to_array(), y)
+        }
+        if std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("fma") {
+            // SAFETY: the CPU has both, as just detected.
+            return unsafe { avx2(x, start, cols, f, y) };
+        }
+    }
+    sum_blocks(x, start, cols, |block| block.map(|x| f.at([x])), y)
+}
+
 #[inline(always)]
-fn sum_of_exp(x: Src<'_>, start: usize, cols: usize, shift: f32, visit: impl Fn(usize, &[f32])) -> f64 {
+fn sum_blocks(
+    x: Src<'_>,
+    start: usize,
+    cols: usize,
+    exp: impl Fn(&[f32; BLOCK]) -> [f32; BLOCK],
+    y: Option<Dst<'_>>,
+) -> f64 {
     let mut sums = [0.0f64; LANES];
     let whole = cols / BLOCK * BLOCK;
-    for at in (0..whole).step_by(BLOCK) {
-        // The same columns of the next row, whose maximum is searched soon.
-        for line in (0..BLOCK).step_by(LINE) {
-            prefetch(x.address().wrapping_add(start + cols + at + line));
+    for first in (0..whole).step_by(WIDEN) {
+        let mut partial = [0.0; LANES];
+        for at in (first..whole.min(first + WIDEN)).step_by(BLOCK) {
+            // The same columns of the next row, whose maximum is searched soon.
+            for line in (0..BLOCK).step_by(LINE) {
+                prefetch(x.address().wrapping_add(start + cols + at + line));
+            }
+            let block = exp(&x.array(start + at));
+            if let Some(y) = y {
+                // SAFETY: the row belongs to this task alone, and these elements of `x` have been read.
+                unsafe { y.write(start + at, &block) }
+            }
+            add(&block, &mut partial);
         }
-        let mut block: [f32; BLOCK] = x.array(start + at);
-        for x in &mut block {
-            *x = exp(*x - shift);
-        }
-        visit(at, &block);
-        for (lane, sum) in sums.iter_mut().enumerate() {
-            *sum += f64::from(
-                (block[lane] + block[lane + LANES]) + (block[lane + 2 * LANES] + block[lane + 3 * LANES]),
-            );
+        for (sum, partial) in sums.iter_mut().zip(partial) {
+            *sum += f64::from(partial);
         }
     }
-    for at in whole..cols {
-        let e = exp(x.array::<1>(start + at)[0] - shift);
-        visit(at, &[e]);
-        sums[at % LANES] += f64::from(e);
+    if whole < cols {
+        // Exponentials of minus infinity add nothing.
+        let mut block = [f32::NEG_INFINITY; BLOCK];
+        x.read(start + whole, &mut block[..cols - whole]);
+        let block = exp(&block);
+        if let Some(y) = y {
+            // SAFETY: as above.
+            unsafe { y.write(start + whole, &block[..cols - whole]) }
+        }
+        let mut partial = [0.0; LANES];
+        add(&block, &mut partial);
+        for (sum, partial) in sums.iter_mut().zip(partial) {
+            *sum += f64::from(partial);
+        }
     }
-    sums.iter().sum()
+    ((sums[0] + sums[4]) + (sums[1] + sums[5])) + ((sums[2] + sums[6]) + (sums[3] + sums[7]))
+}
+
+/// Adds a block to sums side by side.
+#[inline(always)]
+fn add(block: &[f32; BLOCK], sums: &mut [f32; LANES]) {
+    for (lane, sum) in sums.iter_mut().enumerate() {
+        *sum += (block[lane] + block[lane + LANES]) + (block[lane + 2 * LANES] + block[lane + 3 * LANES]);
+    }
+}
+
+/// `e^(x - max)` for `x <= max`; zero below the smallest normal number.
+#[derive(Clone, Copy)]
+struct ExpBelow {
+    max: f32,
+}
+
+impl LanesMap<1> for ExpBelow {
+    #[inline(always)]
+    fn at<T: Lanes>(self, [x]: [T; 1]) -> T {
+        exp_bounded((x - T::splat(self.max)).at_least(-88.0))
+    }
 }
 
 /// Elements of a cache line.
@@ -97,6 +152,8 @@ const LINE: usize = 16;
 /// Elements that are read, computed and written together, and the sums that they are first added to.
 const BLOCK: usize = 4 * LANES;
 const LANES: usize = 8;
+/// Elements of a row whose exponentials are added in `f32`: conversions take longer than additions.
+const WIDEN: usize = 8 * BLOCK;
 
 /// `factor e^(x - shift)`.
 #[derive(Clone, Copy)]
