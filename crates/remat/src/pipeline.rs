@@ -192,8 +192,8 @@ pub fn compile(prepared: &Prepared, planner: &str, request: &Request) -> Result<
                 if asked > budget {
                     break;
                 }
-                // Fragmentation: ask for less by twice what it was too much, since the next plan's differs a little.
-                asked = Bytes(program.plan.peak_bytes.0.saturating_sub(2 * (peak.0 - budget.0)));
+                // Fragmentation: ask for less by what it was too much. The next plan's may differ; then there is another.
+                asked = Bytes(program.plan.peak_bytes.0.saturating_sub(peak.0 - budget.0));
             }
             Outcome::Infeasible { lowest_peak, why } => {
                 if is_scout && budget >= floor.bytes {

@@ -2,7 +2,7 @@
 
 use remat::graph::Graph;
 use remat::ids::{Id, IdVec, NodeId, ValueId};
-use remat::layout::{Block, Layout, assign, check, lower_bound, pack};
+use remat::layout::{Block, Layout, assign, check, lower_bound, pack, pack_around};
 use remat::profile::problem;
 use remat::rewrite::{Schedule, apply};
 use remat_plan::{Bytes, Request, solve};
@@ -49,6 +49,47 @@ fn random_blocks_never_overlap() {
         assert!(got >= bound, "case {case}: below the bound");
         assert!(got as f64 <= 1.25 * bound as f64, "case {case}: {got} for a bound of {bound}");
     }
+}
+
+/// Cuts a rectangle of time and memory into blocks, which then fill it without a gap.
+fn cut(random: &mut Random, time: (u32, u32), bytes: u64, n_cuts: u32, blocks: &mut Vec<Block>) {
+    let (start, end) = time;
+    let (can_cut_time, can_cut_bytes) = (start < end, bytes > 64);
+    if n_cuts == 0 || !(can_cut_time || can_cut_bytes) {
+        blocks.push(Block { start, end, bytes });
+    } else if can_cut_time && (!can_cut_bytes || random.below(2) == 0) {
+        let middle = start + random.below(u64::from(end - start)) as u32;
+        cut(random, (start, middle), bytes, n_cuts - 1, blocks);
+        cut(random, (middle + 1, end), bytes, n_cuts - 1, blocks);
+    } else {
+        let below = 64 * (1 + random.below(bytes / 64 - 1));
+        cut(random, time, below, n_cuts - 1, blocks);
+        cut(random, time, bytes - below, n_cuts - 1, blocks);
+    }
+}
+
+#[test]
+fn a_rectangle_that_was_cut_up_is_put_together_again_nearly_without_gaps() {
+    let mut random = Random(11);
+    let mut waste = 0.0;
+    for _ in 0..8 {
+        let mut blocks = Vec::new();
+        cut(&mut random, (0, 299), 64 * 4000, 7, &mut blocks);
+        let (offsets, bound) = (pack(&blocks, 0), lower_bound(&blocks));
+        assert_disjoint(&blocks, &offsets);
+        waste += (height(&blocks, &offsets) as f64 / bound as f64 - 1.0) / 8.0;
+    }
+    println!("{:.2} % wasted on average", 100.0 * waste);
+    assert!(waste < 0.01, "{waste}");
+}
+
+#[test]
+fn blocks_with_a_place_keep_it() {
+    let block = |start, end| Block { start, end, bytes: 64 };
+    let blocks = [block(0, 3), block(2, 5), block(4, 8)];
+    // The second block must leave the first its place; there is nothing left to move where all have one.
+    assert_eq!(pack_around(&blocks, &[Some(64), None, Some(64)], 0), [64, 0, 64]);
+    assert_eq!(pack_around(&blocks, &[Some(64), Some(0), Some(128)], 0), [64, 0, 128]);
 }
 
 #[test]

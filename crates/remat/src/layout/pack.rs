@@ -6,11 +6,14 @@
 //!
 //! 1. Blocks that live all the time lie at the bottom, without gaps.
 //! 2. First-fit of the others in several orders (longest life, most bytes, most bytes × time, first start).
-//! 3. While neither the bound nor what the caller calls enough is met: take the best order of the large blocks, move those that
-//!    reach highest towards its front, and a random one, fit again, keep what is no worse. Small blocks are fitted
-//!    afterwards. Bounded work, deterministic.
+//! 3. While neither the bound nor what the caller calls enough is met: the large blocks are stacked ([`stack`]) by weights,
+//!    and fitted again in the order of the addresses they got, which never places one higher. Blocks that reach above the
+//!    bound gain weight, some others change theirs at random; what is no worse is kept. Small blocks are fitted afterwards,
+//!    into the gaps. How many blocks are large and what weighs at first is varied. Bounded work, deterministic.
 //!
-//! Each fit is O(n · blocks that overlap in time).
+//! Each fit is O(n · blocks that overlap in time). Stacking by weight is the best-fit of Sekiyama et al. ("Profile-guided
+//! memory optimization for deep neural networks", 2018), which took the longest life first; that blocks in the way gain
+//! weight is squeaky-wheel optimization (Joslin and Clements, 1999).
 
 /// Bytes that are needed from run `start` to run `end`, both included.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -50,11 +53,20 @@ pub fn lower_bound(blocks: &[Block]) -> u64 {
     most
 }
 
-/// Elementary steps that the improvement may take: a fraction of a second.
-const WORK_LIMIT: u64 = 100_000_000;
+/// Elementary steps that the improvement may take: about a second.
+const WORK_LIMIT: u64 = 600_000_000;
 
-/// Blocks that the improvement moves: the largest. The others fill gaps.
-const N_LARGE: usize = 192;
+/// Stacks that one start may try: few blocks take little work each.
+const MOST_STACKS: usize = 3000;
+
+/// Numbers of blocks, from the largest on, that the improvement moves. The others fill gaps.
+const N_LARGE: [usize; 2] = [800, 400];
+
+/// At first a block weighs its bytes times one of these functions of its life.
+const OF_LIFE: [fn(f64) -> f64; 3] = [|life| life, |_| 1.0, f64::sqrt];
+
+/// One in so many worse stacks is accepted, or the search would circle in one valley.
+const WORSE_ACCEPTED: usize = 20;
 
 /// Offsets for all blocks. The search stops when all lie below `enough`, or when no packing can be lower.
 pub fn pack(blocks: &[Block], enough: u64) -> Vec<u64> {
@@ -125,53 +137,112 @@ impl<'a> Search<'a> {
             }
         }
         let (height, order, offsets) = best.expect("at least one order was tried");
-        if height <= self.bound { offsets } else { self.improve(height, order, offsets) }
+        if height <= self.bound || order.is_empty() { offsets } else { self.improve(height, order, offsets) }
     }
 
-    /// Moves the large blocks that reach highest to the front of the order, again and again.
-    fn improve(&mut self, height: u64, order: Vec<u32>, offsets: Vec<u64>) -> Vec<u64> {
+    /// Stacks the large blocks by weights that learn, from several starts.
+    fn improve(&mut self, height: u64, mut by_size: Vec<u32>, offsets: Vec<u64>) -> Vec<u64> {
         let mut best = (height, offsets);
-        let mut by_size = order.clone();
         by_size.sort_by_key(|&i| std::cmp::Reverse(self.blocks[i as usize].bytes));
-        let small = by_size.split_off(N_LARGE.min(by_size.len()));
-        let is_small: std::collections::HashSet<u32> = small.iter().copied().collect();
-        let mut order: Vec<u32> = order.into_iter().filter(|i| !is_small.contains(i)).collect();
-        let (mut height, mut offsets) = self.fit(&order);
-        let mut lowest_tried = u64::MAX;
-        while best.0 > self.bound && self.work < WORK_LIMIT {
-            // Small blocks nearly always find a gap; they are only fitted when the large ones lie lower than before.
-            if height < lowest_tried {
-                lowest_tried = height;
-                let whole: Vec<u32> = order.iter().chain(&small).copied().collect();
-                let fitted = self.fit(&whole);
-                if fitted.0 < best.0 {
-                    best = fitted;
-                }
-            }
-            let mut candidate = order.clone();
-            let top = |&i: &u32| offsets[i as usize] + self.blocks[i as usize].bytes == height;
-            let highest: Vec<u32> = order.iter().copied().filter(top).collect();
-            for i in highest {
-                self.move_forward(&mut candidate, i);
-            }
-            let shuffled = candidate[self.below(candidate.len())];
-            self.move_forward(&mut candidate, shuffled);
-            let (new_height, new_offsets) = self.fit(&candidate);
-            // Now and then a worse order is accepted, or the search would circle in one valley.
-            if new_height <= height || self.below(64) == 0 {
-                (height, order, offsets) = (new_height, candidate, new_offsets);
+        let mut sizes = N_LARGE.map(|n| n.min(by_size.len())).to_vec();
+        sizes.dedup();
+        let n_starts = sizes.len() * OF_LIFE.len();
+        let share = WORK_LIMIT / n_starts as u64;
+        for (of_life, &n_large) in OF_LIFE.iter().flat_map(|f| sizes.iter().map(move |n| (f, n))) {
+            self.climb(*of_life, by_size.split_at(n_large), self.work + share, &mut best);
+            if best.0 <= self.bound {
+                break;
             }
         }
         best.1
     }
 
-    /// Moves a block to a random earlier position.
-    fn move_forward(&mut self, order: &mut Vec<u32>, block: u32) {
-        if let Some(at) = order.iter().position(|&i| i == block) {
-            let to = self.below(at + 1);
-            order.remove(at);
-            order.insert(to, block);
+    /// One start of [`Search::improve`], until the bound is met or the work is done.
+    fn climb(
+        &mut self,
+        of_life: fn(f64) -> f64,
+        (large, small): (&[u32], &[u32]),
+        limit: u64,
+        best: &mut (u64, Vec<u64>),
+    ) {
+        let weight = |&i: &u32| {
+            let block = &self.blocks[i as usize];
+            block.bytes as f64 * of_life(f64::from(block.end - block.start) + 1.0)
+        };
+        let mut weights: Vec<f64> = large.iter().map(weight).collect();
+        let mut kept = (u64::MAX, weights.clone());
+        let mut lowest = u64::MAX;
+        for _ in 0..MOST_STACKS {
+            if best.0 <= self.bound || self.work >= limit {
+                break;
+            }
+            let order = self.stack(large, &weights);
+            let (height, offsets) = self.fit(&order);
+            // Small blocks nearly always find a gap; they are only fitted when the large ones lie lower than before.
+            if height < lowest {
+                lowest = height;
+                let whole: Vec<u32> = order.iter().chain(small).copied().collect();
+                let fitted = self.fit(&whole);
+                if fitted.0 < best.0 {
+                    *best = fitted;
+                }
+            }
+            if height <= kept.0 || self.below(WORSE_ACCEPTED) == 0 {
+                kept = (height, weights.clone());
+            } else {
+                weights.clone_from(&kept.1);
+            }
+            for (&i, weight) in large.iter().zip(&mut weights) {
+                if offsets[i as usize] + self.blocks[i as usize].bytes > self.bound {
+                    *weight *= 1.0 + self.unit();
+                }
+            }
+            for _ in 0..=self.below(3) {
+                let (at, change) = (self.below(large.len()), 1.0 + 2.0 * self.unit());
+                weights[at] *= if self.below(2) == 0 { change } else { 1.0 / change };
+            }
         }
+    }
+
+    /// Stacks blocks on the time axis and returns them by ascending address: the heaviest block whose life lies within the
+    /// lowest stretch of the surface goes there; where none does, the stretch is filled up to its lower neighbour.
+    fn stack(&mut self, blocks: &[u32], weights: &[f64]) -> Vec<u32> {
+        let mut by_weight: Vec<usize> = (0..blocks.len()).collect();
+        by_weight.sort_by(|&a, &b| weights[b].total_cmp(&weights[a]));
+        // Lives lie side by side, because they are looked through all the time.
+        let life = |at: usize| (self.blocks[blocks[at] as usize].start, self.blocks[blocks[at] as usize].end);
+        let mut lives: Vec<(u32, u32)> = by_weight.iter().map(|&at| life(at)).collect();
+        let mut waiting: Vec<u32> = by_weight.iter().map(|&at| blocks[at]).collect();
+        let mut stacked = Vec::with_capacity(blocks.len());
+        let mut surface = vec![Stretch { start: 0, end: u32::MAX, height: 0 }];
+        while !waiting.is_empty() {
+            let lowest = surface.iter().copied().enumerate().min_by_key(|(_, stretch)| stretch.height);
+            let (at, low) = lowest.expect("time is covered");
+            let found = lives.iter().position(|&(start, end)| low.start <= start && end <= low.end);
+            self.work += (surface.len() + found.unwrap_or(waiting.len())) as u64;
+            // The surface is lowest here, so addresses ascend.
+            let (start, end, height) = match found {
+                Some(found) => {
+                    lives.remove(found);
+                    let i = waiting.remove(found);
+                    stacked.push(i);
+                    let block = &self.blocks[i as usize];
+                    (block.start, block.end, low.height + block.bytes)
+                }
+                None => {
+                    let neighbours = [at.checked_sub(1), Some(at + 1)].into_iter().flatten();
+                    let heights = neighbours.filter_map(|n| Some(surface.get(n)?.height));
+                    (low.start, low.end, heights.min().expect("the whole of time holds any block"))
+                }
+            };
+            raise(&mut surface, at, Stretch { start, end, height });
+        }
+        stacked
+    }
+
+    /// A number from 0 to 1.
+    fn unit(&mut self) -> f64 {
+        self.below(1 << 20) as f64 / f64::from(1 << 20)
     }
 
     fn below(&mut self, n: usize) -> usize {
@@ -214,4 +285,27 @@ impl<'a> Search<'a> {
         }
         (height, offsets)
     }
+}
+
+/// A part of time and the height up to which it is filled.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Stretch {
+    start: u32,
+    end: u32,
+    height: u64,
+}
+
+/// Puts a higher stretch over a part of stretch `at`, and joins it with neighbours of the same height.
+fn raise(surface: &mut Vec<Stretch>, at: usize, mut top: Stretch) {
+    let old = surface[at];
+    let before = (old.start < top.start).then(|| Stretch { end: top.start - 1, ..old });
+    let after = (top.end < old.end).then(|| Stretch { start: top.end + 1, ..old });
+    let (mut from, mut to) = (at, at + 1);
+    if before.is_none() && at > 0 && surface[at - 1].height == top.height {
+        (from, top.start) = (at - 1, surface[at - 1].start);
+    }
+    if after.is_none() && surface.get(at + 1).is_some_and(|next| next.height == top.height) {
+        (to, top.end) = (at + 2, surface[at + 1].end);
+    }
+    surface.splice(from..to, before.into_iter().chain([top]).chain(after));
 }
