@@ -21,6 +21,7 @@ use remat::report::decisions;
 use remat::train::{Performance, Rounds, contest};
 use remat_plan::{Budget, Bytes};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::fs;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -245,28 +246,27 @@ fn draw(folder: &mut Folder, sweep: &Sweep) -> Result<()> {
             };
             programs.iter().map(row).collect()
         };
-        cases.iter().map(|case| Group { name: (*case).to_owned(), bars: bars(case) }).collect()
+        let group = |case: &&str| Group { name: (*case).to_owned(), bars: bars(case), budgets: Vec::new() };
+        cases.iter().map(group).collect()
     };
     // A change that rounds to nothing has no sign of its own.
     let label =
         |percent: Option<f64>| percent.map_or_else(String::new, |p| format!("{:+.0} %", p.round() + 0.0));
     let (unit, scale) = byte_unit(sweep.rows.iter().filter_map(Row::peak).max().unwrap_or(Bytes(0)));
-    let peaks = groups(&|row: &Row| {
+    let mut peaks = groups(&|row: &Row| {
         Some((
             row.peak()?.0 as f64 / scale,
             label(row.peak_change_percent.filter(|_| row.budget_bytes.is_some())),
         ))
     });
-    // One line only makes sense when all cases have the same budget in bytes.
-    let mut budgets: Vec<Bytes> = sweep.rows.iter().filter_map(|row| row.budget_bytes).collect();
-    budgets.dedup();
-    let limit = match budgets[..] {
-        [budget] => Some((budget.0 as f64 / scale, "budget")),
-        _ => None,
-    };
+    for (case, group) in cases.iter().zip(&mut peaks) {
+        let rows = sweep.rows.iter().filter(|row| row.case == *case);
+        let budgets: BTreeSet<Bytes> = rows.filter_map(|row| row.budget_bytes).collect();
+        group.budgets = budgets.iter().map(|budget| budget.0 as f64 / scale).collect();
+    }
     let title = format!("{}: peak memory of a training step", sweep.model);
     let y_label = format!("peak memory ({unit})");
-    folder.picture("peak_memory", &grouped_bars(&title, "", &y_label, &programs, &peaks, limit)?)?;
+    folder.picture("peak_memory", &grouped_bars(&title, &y_label, &programs, &peaks)?)?;
     let slowest = sweep.rows.iter().filter_map(|row| Some(row.step_seconds?.median)).fold(0.0, f64::max);
     let (unit, scale) = time_unit(slowest);
     let times = groups(&|row: &Row| {
@@ -275,7 +275,7 @@ fn draw(folder: &mut Folder, sweep: &Sweep) -> Result<()> {
     });
     let title = format!("{}: time of a training step", sweep.model);
     let y_label = format!("time of a step ({unit})");
-    folder.picture("step_time", &grouped_bars(&title, "", &y_label, &programs, &times, None)?)
+    folder.picture("step_time", &grouped_bars(&title, &y_label, &programs, &times)?)
 }
 
 impl Report for Sweep {
