@@ -8,7 +8,8 @@ Each engine is a process of its own that keeps its model and runs a step when to
 that all engines are warm and share whatever else the machine does. PyTorch runs in both memory layouts where images are
 involved. Compared are whole steps (forward, loss, backward, Adam) after a warm-up: median, spread (half the distance
 of the quartiles), and the ratio to PyTorch's better layout. Memory: our arena against PyTorch's live storages, and the
-highest resident size of both processes. The virtual environment under target/ is made when it is missing.
+highest resident size of both processes. Where keeping everything needs more than the limits that we set ourselves, our
+engine runs a second time within a budget that meets them. The virtual environment under target/ is made when it is missing.
 """
 
 import argparse
@@ -34,6 +35,8 @@ CASES = {
     "gpt-1024": ("gpt", ["batch=1", "seq=1024"], False),
 }
 QUICK = {"resnet18-2": ("resnet18", ["batch=2", "image=64"], True)}
+# MiB that leave the resident size of ResNet-152 at 0.7 of PyTorch's, and the live bytes of GPT at 0.7 of them.
+BUDGETS = {"resnet152-16": 3_220, "gpt-1024": 2_790, "resnet18-2": 144}
 
 
 class Engine:
@@ -83,12 +86,15 @@ def prepare() -> None:
     subprocess.run(build, cwd=ROOT, check=True)
 
 
-def engines(case: tuple[str, list[str], bool], threads: int, with_unfused: bool) -> list[Engine]:
+def engines(name: str, case: tuple[str, list[str], bool], threads: int, with_unfused: bool) -> list[Engine]:
     model, options, has_images = case
     target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
     ours = [str(target / "release/examples/steps"), model, "--threads", str(threads), *options]
     torch = [str(VENV / "bin/python"), str(ROOT / "bench/pytorch/steps.py"), model, f"--threads={threads}", *options]
     started = [Engine("remat", ours)]
+    if name in BUDGETS:
+        budget = BUDGETS[name]
+        started.append(Engine(f"remat within {budget:,} MiB", [*ours, "--budget", str(budget << 20)]))
     if with_unfused:
         started.append(Engine("remat, not fused", [*ours, "--no-fusion"]))
     if has_images:
@@ -100,7 +106,7 @@ def engines(case: tuple[str, list[str], bool], threads: int, with_unfused: bool)
 
 
 def run(name: str, case, args) -> tuple[str, list[dict]]:
-    running = engines(case, args.threads, args.unfused)
+    running = engines(name, case, args.threads, args.unfused)
     print(f"{name}: " + ", ".join(f"{engine.name} {engine.version}" for engine in running), flush=True)
     for number in range(args.warm_up + args.steps):
         for engine in running:

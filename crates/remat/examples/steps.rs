@@ -1,17 +1,18 @@
 //! Runs training steps of one model on demand: our engine in `bench/pytorch/compare.py`.
 //!
 //! ```text
-//! cargo run --release -p remat --example steps -- resnet152 --threads 2 [--no-fusion] batch=8
+//! cargo run --release -p remat --example steps -- resnet152 --threads 2 [--no-fusion] [--budget BYTES] batch=8
 //! ```
-//! Reads one word per line from standard input and answers each with one line of JSON: `step` runs one step without
-//! recomputation (`seconds`, `loss`), `resident` gives the highest resident size of the process (`bytes`), `live` the
-//! size of the arena (`bytes`), which is everything that the step needs.
+//! Reads one word per line from standard input and answers each with one line of JSON: `step` runs one step
+//! (`seconds`, `loss`), without recomputation unless there is a budget; `resident` gives the highest resident size of the
+//! process (`bytes`), `live` the size of the arena (`bytes`), which is everything that the step needs.
 
 use remat::autodiff::training_step;
 use remat::model::{self, Options};
-use remat::pipeline::{Costs, prepare, prepare_step};
+use remat::pipeline::{Costs, Fit, compile, prepare, prepare_step};
 use remat::profile::Machine;
 use remat::train::{Optimizer, Session, Synthetic};
+use remat_plan::{Bytes, Request};
 use serde_json::{Value, json};
 use std::io::{BufRead as _, Write as _};
 
@@ -20,27 +21,35 @@ type Failure = Box<dyn std::error::Error>;
 fn main() -> Result<(), Failure> {
     let mut words = std::env::args().skip(1);
     let name = words.next().ok_or("name a model")?;
-    let (mut n_threads, mut fusion, mut options) = (2, true, Options::new());
+    let (mut n_threads, mut fusion, mut budget, mut options) = (2, true, None, Options::new());
     while let Some(word) = words.next() {
         match (word.as_str(), word.split_once('=')) {
             ("--threads", _) => n_threads = words.next().ok_or("--threads needs a number")?.parse()?,
             ("--no-fusion", _) => fusion = false,
+            ("--budget", _) => budget = Some(Bytes(words.next().ok_or("--budget needs bytes")?.parse()?)),
             (_, Some((option, value))) => options.set(option, value),
             _ => return Err(format!("what is `{word}`?").into()),
         }
     }
     let forward = model::find(&name)?.build(&options)?;
     let optimizer = Optimizer::adam(1e-3);
-    // Nothing is planned here, so round speeds will do.
-    let costs = Costs::Analytic(Machine::nominal(n_threads));
+    // Where nothing is planned, round speeds will do.
+    let machine = if budget.is_some() { Machine::load(n_threads)?.0 } else { Machine::nominal(n_threads) };
+    let costs = Costs::Analytic(machine);
     let prepared = if fusion {
         prepare(&forward, &optimizer, costs, |_, _| {})?
     } else {
         prepare_step(training_step(&forward, &optimizer)?, costs, |_, _| {})?
     };
-    let arena = prepared.keep_all.peak();
-    let mut session =
-        Session::new(prepared.keep_all, &optimizer, Box::new(Synthetic { seed: 1 }), 1, n_threads)?;
+    let program = match budget {
+        None => prepared.keep_all,
+        Some(budget) => match compile(&prepared, "best", &Request::new(budget))? {
+            Fit::Fits(program) => *program,
+            Fit::Refused(refusal) => return Err(refusal.to_string().into()),
+        },
+    };
+    let arena = program.peak();
+    let mut session = Session::new(program, &optimizer, Box::new(Synthetic { seed: 1 }), 1, n_threads)?;
     answer(&json!({ "version": env!("CARGO_PKG_VERSION") }))?;
     for line in std::io::stdin().lock().lines() {
         answer(&match line?.trim() {
