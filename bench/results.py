@@ -76,7 +76,7 @@ EXPERIMENTS = [
         "gpt", "gpt", "seq", (2048, 4096), "70%,50%", fixed=("--batch", "1"), rounds=1, seeds=DECODER_SEEDS
     ),
     Experiment(
-        "gpt-long", "gpt", "seq", (8192, 16384), "40%", "best", ("--batch", "1"), rounds=1, seeds=DECODER_SEEDS
+        "gpt-long", "gpt", "seq", (8192, 16384), "40%", fixed=("--batch", "1"), rounds=1, seeds=DECODER_SEEDS
     ),
 ]
 

@@ -32,6 +32,7 @@ CASES = {
     "resnet152-8": ("resnet152", ["batch=8"], True),
     "resnet152-16": ("resnet152", ["batch=16"], True),
     "transformer-16": ("transformer", ["batch=16"], False),
+    "transformer-64": ("transformer", ["batch=64"], False),
     "gpt-1024": ("gpt", ["batch=1", "seq=1024"], False),
 }
 QUICK = {"resnet18-2": ("resnet18", ["batch=2", "image=64"], True)}

@@ -61,7 +61,7 @@ fn budget_line(place: usize, n_bars: usize, budget: f64) -> LinePlot {
     LinePlot::new().with_data(ends).with_color(BUDGET).with_stroke_width(1.5).with_dashed()
 }
 
-/// Groups side by side. A series without any bar has no place in the groups, only in the legend.
+/// Groups side by side. A series without any bar has no place in the groups, only in the legend, unless none has one.
 pub(crate) fn grouped_bars(
     title: &str,
     y_label: &str,
@@ -69,7 +69,10 @@ pub(crate) fn grouped_bars(
     groups: &[Group],
 ) -> Result<Picture> {
     let is_drawn = |&i: &usize| groups.iter().any(|group| group.bars[i].is_some());
-    let drawn: Vec<usize> = (0..series.len()).filter(is_drawn).collect();
+    let mut drawn: Vec<usize> = (0..series.len()).filter(is_drawn).collect();
+    if drawn.is_empty() {
+        drawn.extend(0..series.len());
+    }
     let colour = |i: usize| COLOURS[i % COLOURS.len()];
     let highest = groups.iter().flat_map(|g| &g.bars).flatten().map(|b| b.0).fold(0.0, f64::max);
     let top = groups.iter().flat_map(|g| &g.budgets).copied().fold(highest, f64::max);
