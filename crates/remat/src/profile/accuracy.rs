@@ -16,7 +16,8 @@ pub struct Accuracy {
     pub ops: Vec<OpAccuracy>,
     /// The sum of all predictions.
     pub predicted: f64,
-    /// The sum of all nodes' times.
+    /// The sum of all nodes' times in one step, the median over steps. It is more than the sum of the nodes' medians: in every
+    /// step something else is disturbed.
     pub nodes: f64,
     /// Whole steps, in which nodes were not timed.
     pub step: Sample,
@@ -46,7 +47,7 @@ pub fn accuracy(
     let mut session = Session::new(prepared.keep_all.clone(), optimizer, batches, 1, n_threads)?;
     session.step(None)?;
     let graph = &prepared.step.graph;
-    let mut whole = Vec::new();
+    let (mut whole, mut sums) = (Vec::new(), Vec::new());
     let mut times = vec![Vec::new(); graph.nodes.len()];
     for _ in 0..n_steps.max(1) {
         session.executor_mut().node_times = None;
@@ -54,6 +55,7 @@ pub fn accuracy(
         session.executor_mut().node_times = Some(IdVec::filled(graph.nodes.len(), Duration::ZERO));
         session.step(None)?;
         let timed = session.executor_mut().node_times.take().unwrap_or_default();
+        sums.push(timed.iter().sum::<Duration>().as_secs_f64());
         times.iter_mut().zip(timed.iter()).for_each(|(times, time)| times.push(time.as_secs_f64()));
     }
     let mut ops: BTreeMap<String, OpAccuracy> = BTreeMap::new();
@@ -69,7 +71,7 @@ pub fn accuracy(
     ops.sort_by(|a, b| b.measured.total_cmp(&a.measured));
     Ok(Accuracy {
         predicted: ops.iter().map(|row| row.predicted).sum(),
-        nodes: ops.iter().map(|row| row.measured).sum(),
+        nodes: Sample::of(sums).median,
         step: Sample::of(whole),
         ops,
     })
