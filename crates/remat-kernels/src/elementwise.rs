@@ -32,10 +32,19 @@ impl<const N: usize, F: Fn([f32; N]) -> f32 + Copy + Send + Sync> Map<N> for F {
 
 /// `y[i] = f(inputs[0][i], inputs[1][i], …)` in parallel; `y` may be one of the inputs.
 pub(crate) fn map<const N: usize>(inputs: [Src<'_>; N], y: Dst<'_>, f: impl Map<N>) {
+    for_each_range(inputs, y, |range| map_range(inputs, y, range, f));
+}
+
+/// Runs `task` over ranges of elements that are worth a task each.
+fn for_each_range<const N: usize>(
+    inputs: [Src<'_>; N],
+    y: Dst<'_>,
+    task: impl Fn(Range<usize>) + Sync + Send,
+) {
     for input in &inputs {
         assert_eq!(input.len(), y.len(), "inputs and output have the same length");
     }
-    par::for_each_range(y.len(), par::ELEMENTS_PER_TASK, |range| map_range(inputs, y, range, f));
+    par::for_each_range(y.len(), par::ELEMENTS_PER_TASK, task);
 }
 
 /// A long function of one element of each of `N` inputs, such as one with an exponential.
@@ -45,16 +54,13 @@ pub(crate) trait LanesMap<const N: usize>: Copy + Send + Sync {
 
 /// [`map`] of a long function.
 pub(crate) fn map_lanes<const N: usize>(inputs: [Src<'_>; N], y: Dst<'_>, f: impl LanesMap<N>) {
-    for input in &inputs {
-        assert_eq!(input.len(), y.len(), "inputs and output have the same length");
-    }
-    par::for_each_range(y.len(), par::ELEMENTS_PER_TASK, |range| {
+    for_each_range(inputs, y, |range| {
         map_lanes_run(inputs.map(|input| (input, range.start)), (y, range.start), range.len(), f);
     });
 }
 
 /// [`map_run`] of a long function; chooses the code for the CPU itself.
-pub(crate) fn map_lanes_run<const N: usize>(
+fn map_lanes_run<const N: usize>(
     inputs: [(Src<'_>, usize); N],
     y: (Dst<'_>, usize),
     len: usize,

@@ -114,13 +114,19 @@ pub(crate) fn sum_row_in_blocks<const N: usize, const K: usize>(
     sums.map(sum_of_lanes)
 }
 
-/// The sum of sums that were kept side by side: pairwise, because what follows waits for it.
+/// The sum of sums that were kept side by side.
 #[inline(always)]
-fn sum_of_lanes(mut lanes: [f64; LANES]) -> f64 {
-    let mut width = LANES / 2;
+fn sum_of_lanes(lanes: [f64; LANES]) -> f64 {
+    fold_lanes(lanes, |a, b| a + b)
+}
+
+/// One result of those that were kept side by side: pairwise, because what follows waits for it. `N` is a power of two.
+#[inline(always)]
+fn fold_lanes<T: Copy, const N: usize>(mut lanes: [T; N], join: impl Fn(T, T) -> T) -> T {
+    let mut width = N / 2;
     while width > 0 {
         for lane in 0..width {
-            lanes[lane] += lanes[lane + width];
+            lanes[lane] = join(lanes[lane], lanes[lane + width]);
         }
         width /= 2;
     }
@@ -144,15 +150,7 @@ pub(crate) fn max_row(x: Src<'_>, start: usize, cols: usize) -> f32 {
         let [x] = x.array(start + at);
         maxima[at - whole] = larger(maxima[at - whole], x);
     }
-    // Pairwise, because the exponentials wait for the result.
-    let mut width = LANES / 2;
-    while width > 0 {
-        for lane in 0..width {
-            maxima[lane] = larger(maxima[lane], maxima[lane + width]);
-        }
-        width /= 2;
-    }
-    maxima[0]
+    fold_lanes(maxima, larger)
 }
 
 /// The sums over the rows of a matrix, one element per column.

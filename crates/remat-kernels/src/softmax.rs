@@ -104,9 +104,7 @@ fn sum_blocks(
             }
             add(&block, &mut partial);
         }
-        for (sum, partial) in sums.iter_mut().zip(partial) {
-            *sum += f64::from(partial);
-        }
+        widen(partial, &mut sums);
     }
     if whole < cols {
         // Exponentials of minus infinity add nothing.
@@ -119,9 +117,7 @@ fn sum_blocks(
         }
         let mut partial = [0.0; LANES];
         add(&block, &mut partial);
-        for (sum, partial) in sums.iter_mut().zip(partial) {
-            *sum += f64::from(partial);
-        }
+        widen(partial, &mut sums);
     }
     ((sums[0] + sums[4]) + (sums[1] + sums[5])) + ((sums[2] + sums[6]) + (sums[3] + sums[7]))
 }
@@ -131,6 +127,14 @@ fn sum_blocks(
 fn add(block: &[f32; BLOCK], sums: &mut [f32; LANES]) {
     for (lane, sum) in sums.iter_mut().enumerate() {
         *sum += (block[lane] + block[lane + LANES]) + (block[lane + 2 * LANES] + block[lane + 3 * LANES]);
+    }
+}
+
+/// Adds sums in `f32` to those in `f64`.
+#[inline(always)]
+fn widen(partial: [f32; LANES], sums: &mut [f64; LANES]) {
+    for (sum, partial) in sums.iter_mut().zip(partial) {
+        *sum += f64::from(partial);
     }
 }
 

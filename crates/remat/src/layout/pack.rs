@@ -6,7 +6,7 @@
 //!
 //! 1. Blocks that live all the time lie at the bottom, without gaps.
 //! 2. First-fit of the others in several orders (longest life, most bytes, most bytes × time, first start).
-//! 3. While neither the bound nor what the caller calls enough is met: the large blocks are stacked ([`stack`]) by weights,
+//! 3. While neither the bound nor what the caller calls enough is met: the large blocks are stacked by weights,
 //!    and fitted again in the order of the addresses they got, which never places one higher. Blocks that reach above the
 //!    bound gain weight, some others change theirs at random; what is no worse is kept. Small blocks are fitted afterwards,
 //!    into the gaps. How many blocks are large and what weighs at first is varied. Bounded work, deterministic.
@@ -150,9 +150,6 @@ impl<'a> Search<'a> {
         let share = WORK_LIMIT / n_starts as u64;
         for (of_life, &n_large) in OF_LIFE.iter().flat_map(|f| sizes.iter().map(move |n| (f, n))) {
             self.climb(*of_life, by_size.split_at(n_large), self.work + share, &mut best);
-            if best.0 <= self.bound {
-                break;
-            }
         }
         best.1
     }
