@@ -9,7 +9,7 @@ use std::ops::Range;
 use crate::elementwise::map;
 use crate::par;
 use crate::raw::{Dst, Src};
-use crate::rows::{column_moments, column_moments_workspace, column_squares};
+use crate::rows::{ColumnSums, column_moments_workspace, sum_columns};
 use crate::simd::wide;
 
 /// Channels whose constants are computed once for the rows of a task: as many as fit in the first-level cache, because
@@ -29,13 +29,27 @@ pub fn workspace(rows: usize, channels: usize) -> usize {
 pub fn stats(x: Src<'_>, mean: &mut [f32], var: &mut [f32], workspace: &mut [f32]) {
     let channels = mean.len();
     assert_eq!(var.len(), channels, "one variance for every mean");
-    let n_rows = (x.len() / channels.max(1)) as f64;
+    let n_rows = x.len() / channels.max(1);
+    assert_eq!(x.len(), n_rows * channels, "the matrix is [rows, channels]");
     pivots(x, mean);
-    let moments = column_squares(x, mean, workspace);
+    let pivots = Src::from(&*mean);
+    let moments = sum_columns(n_rows, channels, workspace, |rows, sums| add_squares(x, pivots, rows, sums));
+    let n_rows = n_rows as f64;
     for c in 0..channels {
         let distance = moments.sum[c] / n_rows;
         mean[c] = (f64::from(mean[c]) + distance) as f32;
         var[c] = (moments.moment[c] / n_rows - distance * distance).max(0.0) as f32;
+    }
+}
+
+wide! {
+    /// Adds the distances of `x` from the pivots, and their squares. With pivots that are typical elements the terms do not
+    /// cancel.
+    fn add_squares(x: Src<'_>, pivots: Src<'_>, rows: Range<usize>, sums: &mut ColumnSums<'_>) {
+        sums.add(rows, [x], [pivots], |[x], [pivot], [sum, squares]| {
+            let distance = x - pivot;
+            [sum + distance, distance.mul_add(distance, squares)]
+        });
     }
 }
 
@@ -80,11 +94,14 @@ pub fn grad(
 ) {
     let channels = mean.len();
     let inverse_rows = channels as f32 / x.len() as f32;
-    let moments = column_moments(dy, x, channels, workspace);
+    let n_rows = x.len() / channels.max(1);
+    assert_eq!([x.len(), dy.len()], [n_rows * channels; 2], "both matrices are [rows, channels]");
+    let means = Src::from(mean);
+    let moments =
+        sum_columns(n_rows, channels, workspace, |rows, sums| add_products(x, dy, means, rows, sums));
     for c in 0..channels {
-        let centred = moments.moment[c] - f64::from(mean[c]) * moments.sum[c];
         dbias[c] = moments.sum[c] as f32;
-        dweight[c] = (centred * f64::from(inverse_deviation(var[c], eps))) as f32;
+        dweight[c] = (moments.moment[c] * f64::from(inverse_deviation(var[c], eps))) as f32;
     }
     let constants = |c: usize| {
         let inverse = inverse_deviation(var[c], eps);
@@ -93,6 +110,15 @@ pub fn grad(
     map_channels([x, dy], dx, channels, constants, |[x, dy], [mean, scale, offset, slope]| {
         scale * (dy - offset - (x - mean) * slope)
     });
+}
+
+wide! {
+    /// Adds `dy`, and its products with the centred `x`.
+    fn add_products(x: Src<'_>, dy: Src<'_>, means: Src<'_>, rows: Range<usize>, sums: &mut ColumnSums<'_>) {
+        sums.add(rows, [x, dy], [means], |[x, dy], [mean], [sum, moment]| {
+            [sum + dy, dy.mul_add(x - mean, moment)]
+        });
+    }
 }
 
 /// `new = (1 - momentum) old + momentum correction batch`; `new` may be `old`.

@@ -9,14 +9,9 @@
 use std::ops::Range;
 
 use crate::batch_norm::{inverse_deviation, map_channels, scales};
-use crate::fused::normalise;
 use crate::raw::{Dst, Src};
-use crate::rows::{chunk_moments, sum_chunks};
-
-/// Elements of masked gradients that wait on the stack to be added up.
-const MASKED: usize = 4096;
-/// More channels than this and not even one row fits there.
-pub const MAX_CHANNELS: usize = MASKED;
+use crate::rows::{ColumnSums, sum_columns};
+use crate::simd::wide;
 
 /// One channel's constants, or all of them as tensors.
 #[derive(Clone, Copy)]
@@ -46,19 +41,15 @@ pub fn relu_grad(
 ) {
     let Channels { mean, var, weight, bias, eps } = channels;
     let cols = mean.len();
-    assert!(cols <= MAX_CHANNELS, "a row of masked gradients fits on the stack");
     assert_eq!((x.len(), dz.len()), (dx.len(), dx.len()), "x, dz and dx have one shape");
     // The scales stand where the weight's gradient will be, until the sums are made.
     scales(var.into(), weight.into(), eps, dweight);
     let constants = [mean.into(), Src::from(&*dweight), bias.into()];
-    let rows = x.len() / cols.max(1);
-    let moments = sum_chunks(rows, cols, workspace, |rows, partial| {
-        masked_moments(x, dz, constants, rows, partial);
-    });
+    let n_rows = x.len() / cols.max(1);
+    let moments = sum_columns(n_rows, cols, workspace, |rows, sums| add_masked(x, dz, constants, rows, sums));
     for c in 0..cols {
-        let centred = moments.moment[c] - f64::from(mean[c]) * moments.sum[c];
         dbias[c] = moments.sum[c] as f32;
-        dweight[c] = (centred * f64::from(inverse_deviation(var[c], eps))) as f32;
+        dweight[c] = (moments.moment[c] * f64::from(inverse_deviation(var[c], eps))) as f32;
     }
     let inverse_rows = cols as f32 / x.len() as f32;
     let constants = |c: usize| {
@@ -73,23 +64,20 @@ pub fn relu_grad(
     });
 }
 
-/// Adds the masked gradients of some rows, and their products with `x`, to the sums of a chunk.
-fn masked_moments(x: Src<'_>, dz: Src<'_>, constants: [Src<'_>; 3], rows: Range<usize>, partial: &mut [f64]) {
-    let cols = constants[0].len();
-    let rows_at_once = (MASKED / cols.max(1)).max(1);
-    let mut masked = [0.0; MASKED];
-    for first in rows.clone().step_by(rows_at_once) {
-        let n_rows = rows_at_once.min(rows.end - first);
-        let (at, len) = (first * cols, n_rows * cols);
-        let (x, dz) = (x.part(at, len), dz.part(at, len));
-        let masked = &mut masked[..len];
-        normalise(x, constants, Dst::from(&mut *masked));
-        // SAFETY: nothing is written to the inputs before all sums are taken.
-        let (x, dz) = unsafe { (x.slice(), dz.slice()) };
-        for (masked, &dz) in masked.iter_mut().zip(dz) {
-            *masked = if *masked > 0.0 { dz } else { 0.0 };
-        }
-        chunk_moments(masked, x, cols, partial);
+wide! {
+    /// Adds the masked gradients, and their products with the centred `x`.
+    fn add_masked(
+        x: Src<'_>,
+        dz: Src<'_>,
+        constants: [Src<'_>; 3],
+        rows: Range<usize>,
+        sums: &mut ColumnSums<'_>,
+    ) {
+        sums.add(rows, [x, dz], constants, |[x, dz], [mean, scale, bias], [sum, moment]| {
+            let centred = x - mean;
+            let dy = if centred * scale + bias > 0.0 { dz } else { 0.0 };
+            [sum + dy, dy.mul_add(centred, moment)]
+        });
     }
 }
 
@@ -102,7 +90,7 @@ mod tests {
 
     #[test]
     fn all_three_gradients_have_the_bits_of_two_steps() {
-        for (rows, cols) in [(9, 1), (7, 3), (500, 64), (33, 65), (3000, 16), (40, 2048), (5, MAX_CHANNELS)] {
+        for (rows, cols) in [(9, 1), (7, 3), (500, 64), (33, 65), (3000, 16), (40, 2048), (5, 5000)] {
             let (x, dz) = (random(rows * cols, 1), random(rows * cols, 2));
             let (weight, bias) = (random(cols, 3), random(cols, 4));
             let (mut mean, mut var) = (vec![0.0; cols], vec![0.0; cols]);

@@ -43,13 +43,16 @@ wide! {
         let cols = weight.len();
         for row in rows {
             let start = row * cols;
-            let [sum, squares] = sum_row([(x, start)], cols, |[x]| {
-                let x = f64::from(x);
-                [x, x * x]
+            // Distances from the mean of a few elements do not cancel as they are added.
+            let pivot = pivot(x, start, cols);
+            let [sum, squares] = sum_row([(x, start)], cols, |[x], [sum, squares]| {
+                let distance = x - pivot;
+                [sum + distance, distance.mul_add(distance, squares)]
             });
-            let centre = sum / cols as f64;
-            let var = (squares / cols as f64 - centre * centre).max(0.0);
-            let (centre, inverse) = (centre as f32, (1.0 / (var + f64::from(eps)).sqrt()) as f32);
+            let distance = sum / cols as f64;
+            let var = (squares / cols as f64 - distance * distance).max(0.0);
+            let centre = (f64::from(pivot) + distance) as f32;
+            let inverse = (1.0 / (var + f64::from(eps)).sqrt()) as f32;
             // SAFETY: the row belongs to this task alone.
             unsafe {
                 mean.write(row, &[centre]);
@@ -59,6 +62,17 @@ wide! {
             map_run(inputs, (y, start), cols, |[x, weight, bias]: [f32; 3]| (x - centre) * inverse * weight + bias);
         }
     }
+}
+
+/// A number that the elements of a row lie around: the mean of the first ones.
+#[inline(always)]
+fn pivot(x: Src<'_>, start: usize, cols: usize) -> f32 {
+    const ELEMENTS: usize = 8;
+    if cols < ELEMENTS {
+        return x.array::<1>(start)[0];
+    }
+    let [a, b, c, d, e, f, g, h] = x.array::<ELEMENTS>(start);
+    (((a + b) + (c + d)) + ((e + f) + (g + h))) / ELEMENTS as f32
 }
 
 /// Elements of workspace that [`grad`] needs.

@@ -94,9 +94,9 @@ wide! {
     pub fn mse(x: &[f32], target: &[f32]) -> f32 {
         assert_eq!(x.len(), target.len(), "one target for every element");
         let inputs = [(Src::from(x), 0), (Src::from(target), 0)];
-        let [sum] = sum_row(inputs, x.len(), |[x, target]| {
-            let difference = f64::from(x) - f64::from(target);
-            [difference * difference]
+        let [sum] = sum_row(inputs, x.len(), |[x, target], [sum]| {
+            let difference = x - target;
+            [difference.mul_add(difference, sum)]
         });
         (sum / x.len() as f64) as f32
     }

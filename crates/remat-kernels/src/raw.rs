@@ -56,16 +56,6 @@ impl<'a, T: Copy> Src<'a, T> {
         Src { ptr: self.ptr.wrapping_add(at), len, _life: PhantomData }
     }
 
-    /// All elements, for kernels that read everything before they write anything.
-    ///
-    /// # Safety
-    /// Nobody writes the elements while the slice is in use.
-    #[inline(always)]
-    pub(crate) unsafe fn slice(&self) -> &'a [T] {
-        // SAFETY: readable by the promise of the constructor, not written by that of the caller.
-        unsafe { std::slice::from_raw_parts(self.ptr, self.len) }
-    }
-
     /// The `N` elements from `at`.
     #[inline(always)]
     pub(crate) fn array<const N: usize>(&self, at: usize) -> [T; N] {

@@ -9,7 +9,7 @@ use std::ops::Range;
 use crate::elementwise::map_run;
 use crate::norm_grad;
 use crate::raw::{Dst, Src};
-use crate::rows::{column_moments_workspace, for_each_rows, sum_row_in_blocks};
+use crate::rows::{column_moments_workspace, for_each_rows, sum_row};
 use crate::simd::wide;
 
 /// `y = x rstd weight`, row by row.
@@ -25,7 +25,7 @@ wide! {
         let cols = weight.len();
         for row in rows {
             let start = row * cols;
-            let [squares] = sum_row_in_blocks([(x, start)], cols, |[x]| [x * x]);
+            let [squares] = sum_row([(x, start)], cols, |[x], [sum]| [x.mul_add(x, sum)]);
             let inverse = (1.0 / (squares / cols as f64 + f64::from(eps)).sqrt()) as f32;
             // SAFETY: the row belongs to this task alone.
             unsafe { rstd.write(row, &[inverse]) };

@@ -1,5 +1,7 @@
 //! Memory that a thread keeps from task to task, aligned to cache lines.
 
+use std::cell::RefCell;
+
 /// Elements of a cache line.
 const LINE: usize = 16;
 
@@ -24,6 +26,14 @@ impl Lines {
         // SAFETY: a line is an array of `LINE` elements without padding, and there are enough of them.
         unsafe { std::slice::from_raw_parts_mut(self.0.as_mut_ptr().cast(), len) }
     }
+}
+
+/// Calls `task` with a buffer of this thread, which no other call may ask for meanwhile; it holds what the last user left.
+pub(crate) fn with_scratch<R>(len: usize, task: impl FnOnce(&mut [f32]) -> R) -> R {
+    thread_local! {
+        static SCRATCH: RefCell<Lines> = const { RefCell::new(Lines::new()) };
+    }
+    SCRATCH.with_borrow_mut(|scratch| task(scratch.get(len)))
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use crate::math::Vectors;
 use crate::math::{Lanes, exp, exp_bounded};
 use crate::prefetch::prefetch;
 use crate::raw::{Dst, Src};
-use crate::rows::{for_each_rows, max_row, sum_row_in_blocks};
+use crate::rows::{for_each_rows, max_row, sum_row};
 use crate::simd::wide;
 
 /// `y[r, c] = e^x[r, c] / Σ_k e^x[r, k]`.
@@ -48,7 +48,7 @@ wide! {
         for row in rows {
             let start = row * cols;
             let inputs = [(y, start), (dy, start)];
-            let [inner] = sum_row_in_blocks(inputs, cols, |[y, dy]| [y * dy]);
+            let [inner] = sum_row(inputs, cols, |[y, dy], [sum]| [y.mul_add(dy, sum)]);
             let inner = inner as f32;
             map_run(inputs, (dx, start), cols, |[y, dy]: [f32; 2]| y * (dy - inner));
         }

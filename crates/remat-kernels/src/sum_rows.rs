@@ -5,6 +5,7 @@
 //! number of chunks. Time O(rows · cols), workspace one row for every chunk.
 
 use crate::par;
+use crate::simd::wide;
 
 /// Rows that one task adds up in order.
 const CHUNK: usize = 256;
@@ -51,22 +52,24 @@ pub fn sum_rows(x: &[f32], out: &mut [f32], workspace: &mut [f32]) {
     out.copy_from_slice(&partials[..cols]);
 }
 
-/// Adds up `rows` rows of width `cols`, for the columns from `first` that `out` stands for.
-fn sum_chunk(x: &[f32], rows: usize, cols: usize, first: usize, out: &mut [f32]) {
-    let width = out.len();
-    let row = |r: usize| &x[r * cols + first..][..width];
-    // Four rows at a time, so that `out` is read and written once for four additions.
-    out.fill(0.0);
-    let whole = rows / 4 * 4;
-    for r in (0..whole).step_by(4) {
-        let (x0, x1, x2, x3) = (row(r), row(r + 1), row(r + 2), row(r + 3));
-        for (c, out) in out.iter_mut().enumerate() {
-            *out += (x0[c] + x1[c]) + (x2[c] + x3[c]);
+wide! {
+    /// Adds up `rows` rows of width `cols`, for the columns from `first` that `out` stands for.
+    fn sum_chunk(x: &[f32], rows: usize, cols: usize, first: usize, out: &mut [f32]) {
+        let width = out.len();
+        let row = |r: usize| &x[r * cols + first..][..width];
+        // Four rows at a time, so that `out` is read and written once for four additions.
+        out.fill(0.0);
+        let whole = rows / 4 * 4;
+        for r in (0..whole).step_by(4) {
+            let (x0, x1, x2, x3) = (row(r), row(r + 1), row(r + 2), row(r + 3));
+            for (c, out) in out.iter_mut().enumerate() {
+                *out += (x0[c] + x1[c]) + (x2[c] + x3[c]);
+            }
         }
-    }
-    for r in whole..rows {
-        for (out, x) in out.iter_mut().zip(row(r)) {
-            *out += x;
+        for r in whole..rows {
+            for (out, x) in out.iter_mut().zip(row(r)) {
+                *out += x;
+            }
         }
     }
 }

@@ -7,6 +7,7 @@ use remat_kernels::activation::{
 };
 use remat_kernels::dropout::dropout;
 use remat_kernels::elementwise::add;
+use remat_kernels::fused_batch_norm::{Channels, relu_grad as relu_grad_of_norm};
 use remat_kernels::loss::{cross_entropy, cross_entropy_grad};
 use remat_kernels::optimizer::{Adam, Update, adam};
 use remat_kernels::raw::{Dst, Src};
@@ -86,6 +87,10 @@ impl Bench {
         });
         self.stream(&name("batch_norm grad (two passes)"), STREAM, 5, || {
             batch_norm::grad(x, dy, mean, var, weight, 1e-5, y, dweight, dbias, space);
+        });
+        self.stream(&name("batch_norm relu grad (two passes)"), STREAM, 5, || {
+            let channels = Channels { mean, var, weight, bias, eps: 1e-5 };
+            relu_grad_of_norm(x, dy, channels, y, dweight, dbias, space);
         });
     }
 

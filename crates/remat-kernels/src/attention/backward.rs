@@ -10,8 +10,9 @@
 //!
 //! All sums of a head are made by its task, over blocks in increasing order, directly in the outputs.
 
-use super::{AttentionShape, Rows, RowsMut, TILE, row, score_index, with_scratch};
+use super::{AttentionShape, Rows, RowsMut, TILE, row, score_index};
 use crate::gemm::{Mat, MatMut, Write, gemm_serial};
+use crate::scratch::with_scratch;
 use crate::simd::wide;
 use crate::{math, par};
 

@@ -20,7 +20,6 @@ pub use rows::{Rows, RowsMut};
 
 use crate::dropout;
 use crate::rng::{self, Key};
-use std::cell::RefCell;
 use std::ops::Range;
 
 /// Queries and keys of a tile.
@@ -98,19 +97,6 @@ impl AttentionDropout {
 /// Position of the score of `(sequence and head, query, key)` in the matrix that is never held.
 fn score_index(shape: &AttentionShape, sequence_head: usize, query: usize, key: usize) -> u64 {
     ((sequence_head * shape.queries + query) * shape.keys + key) as u64
-}
-
-/// Calls `task` with a buffer of this thread; the contents are what the last user left.
-fn with_scratch<R>(len: usize, task: impl FnOnce(&mut [f32]) -> R) -> R {
-    thread_local! {
-        static SCRATCH: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) };
-    }
-    SCRATCH.with_borrow_mut(|scratch| {
-        if scratch.len() < len {
-            scratch.resize(len, 0.0);
-        }
-        task(&mut scratch[..len])
-    })
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use super::{
     Cost, ElementWise, Example, Fill, Io, NaiveIo, OpDef, Run, expect_inputs, expect_same, expect_shape,
 };
 use crate::graph::Type;
-use remat_kernels::fused_batch_norm::{Channels, MAX_CHANNELS, relu_grad};
+use remat_kernels::fused_batch_norm::{Channels, relu_grad};
 use remat_kernels::raw::{Dst, Src};
 use remat_kernels::{batch_norm as kernels, fused, naive::norm as naive};
 
@@ -134,9 +134,6 @@ impl OpDef for BatchNormReluGrad {
         expect_same("x and dz", x[0], x[1])?;
         for (what, ty) in ["weight", "bias", "mean", "variance"].into_iter().zip(&x[2..]) {
             expect_shape(what, ty, &[x[0].last()])?;
-        }
-        if x[0].last() > MAX_CHANNELS {
-            return Err(format!("takes at most {MAX_CHANNELS} channels, got {}", x[0]));
         }
         Ok(vec![x[0].clone(), x[2].clone(), x[2].clone()])
     }
