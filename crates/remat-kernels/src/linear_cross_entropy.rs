@@ -10,11 +10,10 @@
 
 use crate::gemm::{Mat, MatMut, Write, gemm};
 use crate::linear::{LinearShape, linear};
+use crate::loss::log_sum_exp;
 use crate::math::exp;
 use crate::par;
-use crate::raw::Src;
 use crate::simd::wide;
-use crate::softmax::max_and_sum_of_exp;
 use std::ops::Range;
 
 /// Elements of logits (16 MiB) that exist at a time.
@@ -103,9 +102,7 @@ impl Mean {
     /// Adds the losses of some rows of logits, in order, and fills their `lse`.
     fn add(&mut self, classifier: &Classifier<'_>, logits: &[f32], labels: &[i32], lse: &mut [f32]) {
         let classes = classifier.shape.outputs;
-        par::for_each_chunk(lse, 1, |i, lse| {
-            lse[0] = log_sum_exp(Src::from(&logits[i * classes..][..classes]));
-        });
+        log_sum_exp(logits, lse);
         for (i, &label) in labels.iter().enumerate() {
             if let Some(class) = classifier.class(label) {
                 self.sum += f64::from(lse[i]) - f64::from(logits[i * classes + class]);
@@ -116,13 +113,6 @@ impl Mean {
 
     fn value(&self) -> f32 {
         (self.sum / self.n_labels as f64) as f32
-    }
-}
-
-wide! {
-    fn log_sum_exp(logits: Src<'_>) -> f32 {
-        let (max, sum) = max_and_sum_of_exp(logits, 0, logits.len());
-        (f64::from(max) + sum.ln()) as f32
     }
 }
 

@@ -11,7 +11,7 @@ use crate::elementwise::{Map, map, map_run};
 use crate::raw::{Dst, Src};
 use crate::rows::{for_each_rows, sum_row};
 use crate::simd::wide;
-use crate::softmax::{ScaledExp, max_and_sum_of_exp};
+use crate::softmax::{ScaledExp, for_each_sum_of_exp};
 
 /// `Err(i)` if `labels[i]` is the first label that is `cols` or more.
 pub fn check_labels(labels: &[i32], cols: usize) -> Result<(), usize> {
@@ -24,8 +24,7 @@ pub fn cross_entropy(logits: &[f32], labels: &[i32], lse: &mut [f32]) -> f32 {
     let rows = labels.len();
     let cols = logits.len() / rows.max(1);
     assert_eq!((logits.len(), lse.len()), (rows * cols, rows), "one label and one lse for every row");
-    let (x, out) = (Src::from(logits), Dst::from(&mut *lse));
-    for_each_rows(rows, cols, |rows| lse_rows(x, cols, out, rows));
+    log_sum_exp(logits, lse);
     let mut sum = 0.0;
     for (row, &label) in labels.iter().enumerate() {
         if let Ok(label) = usize::try_from(label) {
@@ -35,13 +34,19 @@ pub fn cross_entropy(logits: &[f32], labels: &[i32], lse: &mut [f32]) -> f32 {
     (sum / count(labels)) as f32
 }
 
+/// Writes `ln Σ e^logit` of every row of `logits: [rows, cols]`.
+pub(crate) fn log_sum_exp(logits: &[f32], lse: &mut [f32]) {
+    let (rows, cols) = (lse.len(), logits.len() / lse.len().max(1));
+    let (logits, lse) = (Src::from(logits), Dst::from(lse));
+    for_each_rows(rows, cols, |rows| lse_rows(logits, cols, lse, rows));
+}
+
 wide! {
     fn lse_rows(logits: Src<'_>, cols: usize, lse: Dst<'_>, rows: Range<usize>) {
-        for row in rows {
-            let (max, sum) = max_and_sum_of_exp(logits, row * cols, cols);
+        for_each_sum_of_exp(logits, cols, rows, None, |row, max, sum| {
             // SAFETY: the row belongs to this task alone.
             unsafe { lse.write(row, &[(f64::from(max) + libm::log(sum)) as f32]) }
-        }
+        });
     }
 }
 

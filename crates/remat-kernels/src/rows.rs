@@ -89,7 +89,7 @@ fn sum_of_lanes(lanes: [f64; LANES]) -> f64 {
 
 /// One result of those that were kept side by side: pairwise, because what follows waits for it. `N` is a power of two.
 #[inline(always)]
-fn fold_lanes<T: Copy, const N: usize>(mut lanes: [T; N], join: impl Fn(T, T) -> T) -> T {
+pub(crate) fn fold_lanes<T: Copy, const N: usize>(mut lanes: [T; N], join: impl Fn(T, T) -> T) -> T {
     let mut width = N / 2;
     while width > 0 {
         for lane in 0..width {
@@ -100,11 +100,16 @@ fn fold_lanes<T: Copy, const N: usize>(mut lanes: [T; N], join: impl Fn(T, T) ->
     lanes[0]
 }
 
+/// The larger one; the first if one is not a number.
+#[inline(always)]
+pub(crate) fn larger(a: f32, b: f32) -> f32 {
+    if b > a { b } else { a }
+}
+
 /// The largest element of a row; not-a-number is passed over.
 #[inline(always)]
 pub(crate) fn max_row(x: Src<'_>, start: usize, cols: usize) -> f32 {
     const LANES: usize = 32;
-    let larger = |a: f32, b: f32| if b > a { b } else { a };
     let mut maxima = [f32::NEG_INFINITY; LANES];
     let whole = cols / LANES * LANES;
     for at in (0..whole).step_by(LANES) {

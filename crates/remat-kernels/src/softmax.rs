@@ -11,9 +11,8 @@ use crate::elementwise::{LanesMap, Map, map_run};
 #[cfg(target_arch = "x86_64")]
 use crate::math::Vectors;
 use crate::math::{Lanes, exp, exp_bounded};
-use crate::prefetch::prefetch;
 use crate::raw::{Dst, Src};
-use crate::rows::{for_each_rows, max_row, sum_row};
+use crate::rows::{fold_lanes, for_each_rows, larger, max_row, sum_row};
 use crate::simd::wide;
 
 /// `y[r, c] = e^x[r, c] / Σ_k e^x[r, k]`.
@@ -24,13 +23,10 @@ pub fn forward(x: Src<'_>, cols: usize, y: Dst<'_>) {
 
 wide! {
     fn forward_rows(x: Src<'_>, cols: usize, y: Dst<'_>, rows: Range<usize>) {
-        for row in rows {
-            let start = row * cols;
-            let max = max_row(x, start, cols);
-            let sum = sum_of_exp(x, start, cols, max, Some(y));
-            let factor = (1.0 / sum) as f32;
+        for_each_sum_of_exp(x, cols, rows, Some(y), |row, _, sum| {
+            let (start, factor) = (row * cols, (1.0 / sum) as f32);
             map_run([(y.as_src(), start)], (y, start), cols, move |[e]: [f32; 1]| e * factor);
-        }
+        });
     }
 }
 
@@ -55,78 +51,95 @@ wide! {
     }
 }
 
-/// The maximum `m` of a row, and `Σ e^(x - m)`.
+/// Calls `task(row, max, sum)` with the maximum of each row and `Σ e^(x - max)`; the exponentials are written to the same
+/// place of `y`, if there is one.
 #[inline(always)]
-pub(crate) fn max_and_sum_of_exp(x: Src<'_>, start: usize, cols: usize) -> (f32, f64) {
-    let max = max_row(x, start, cols);
-    (max, sum_of_exp(x, start, cols, max, None))
+pub(crate) fn for_each_sum_of_exp(
+    x: Src<'_>,
+    cols: usize,
+    rows: Range<usize>,
+    y: Option<Dst<'_>>,
+    task: impl Fn(usize, f32, f64),
+) {
+    let mut max = max_row(x, rows.start * cols, cols);
+    for row in rows.clone() {
+        // Behind the last row comes the last row once more, for nothing.
+        let next = (row + 1).min(rows.end - 1);
+        let (sum, max_of_next) = sum_of_exp(x, cols, [row, next], max, y);
+        task(row, max, sum);
+        max = max_of_next;
+    }
 }
 
-/// `Σ e^(x - max)` over the row that begins at `start`; the exponentials are written to the same place of `y`, if there is one.
-fn sum_of_exp(x: Src<'_>, start: usize, cols: usize, max: f32, y: Option<Dst<'_>>) -> f64 {
+/// `Σ e^(x - max)` over a row, and the maximum of the next one: while exponentials are computed, memory has time.
+fn sum_of_exp(x: Src<'_>, cols: usize, rows: [usize; 2], max: f32, y: Option<Dst<'_>>) -> (f64, f32) {
     let f = ExpBelow { max };
     #[cfg(target_arch = "x86_64")]
     {
         #[target_feature(enable = "avx2,fma")]
-        fn avx2(x: Src<'_>, start: usize, cols: usize, f: ExpBelow, y: Option<Dst<'_>>) -> f64 {
+        fn avx2(x: Src<'_>, cols: usize, rows: [usize; 2], f: ExpBelow, y: Option<Dst<'_>>) -> (f64, f32) {
             // SAFETY: this function runs only where the CPU has AVX2 and fused multiply-adds.
-            sum_blocks(x, start, cols, |block| f.at([unsafe { Vectors::read(block) }]).to_array(), y)
+            sum_blocks(x, cols, rows, |block| f.at([unsafe { Vectors::read(block) }]).to_array(), y)
         }
         if std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("fma") {
             // SAFETY: the CPU has both, as just detected.
-            return unsafe { avx2(x, start, cols, f, y) };
+            return unsafe { avx2(x, cols, rows, f, y) };
         }
     }
-    sum_blocks(x, start, cols, |block| block.map(|x| f.at([x])), y)
+    sum_blocks(x, cols, rows, |block| block.map(|x| f.at([x])), y)
 }
 
 #[inline(always)]
 fn sum_blocks(
     x: Src<'_>,
-    start: usize,
     cols: usize,
+    rows: [usize; 2],
     exp: impl Fn(&[f32; BLOCK]) -> [f32; BLOCK],
     y: Option<Dst<'_>>,
-) -> f64 {
-    let mut sums = [0.0f64; LANES];
+) -> (f64, f32) {
+    let [start, next] = rows.map(|row| row * cols);
+    let (mut sums, mut maxima) = ([0.0f64; LANES], [f32::NEG_INFINITY; LANES]);
     let whole = cols / BLOCK * BLOCK;
     for first in (0..whole).step_by(WIDEN) {
         let mut partial = [0.0; LANES];
         for at in (first..whole.min(first + WIDEN)).step_by(BLOCK) {
-            // The same columns of the next row, whose maximum is searched soon.
-            for line in (0..BLOCK).step_by(LINE) {
-                prefetch(x.address().wrapping_add(start + cols + at + line));
-            }
+            fold(&x.array(next + at), &mut maxima, larger);
             let block = exp(&x.array(start + at));
             if let Some(y) = y {
                 // SAFETY: the row belongs to this task alone, and these elements of `x` have been read.
                 unsafe { y.write(start + at, &block) }
             }
-            add(&block, &mut partial);
+            fold(&block, &mut partial, |a, b| a + b);
         }
         widen(partial, &mut sums);
     }
     if whole < cols {
-        // Exponentials of minus infinity add nothing.
-        let mut block = [f32::NEG_INFINITY; BLOCK];
-        x.read(start + whole, &mut block[..cols - whole]);
-        let block = exp(&block);
+        // Minus infinity is never the maximum, and its exponential adds nothing.
+        let read = |start: usize| {
+            let mut block = [f32::NEG_INFINITY; BLOCK];
+            x.read(start + whole, &mut block[..cols - whole]);
+            block
+        };
+        fold(&read(next), &mut maxima, larger);
+        let block = exp(&read(start));
         if let Some(y) = y {
             // SAFETY: as above.
             unsafe { y.write(start + whole, &block[..cols - whole]) }
         }
         let mut partial = [0.0; LANES];
-        add(&block, &mut partial);
+        fold(&block, &mut partial, |a, b| a + b);
         widen(partial, &mut sums);
     }
-    ((sums[0] + sums[4]) + (sums[1] + sums[5])) + ((sums[2] + sums[6]) + (sums[3] + sums[7]))
+    (fold_lanes(sums, |a, b| a + b), fold_lanes(maxima, larger))
 }
 
-/// Adds a block to sums side by side.
+/// Joins a block with what is kept side by side.
 #[inline(always)]
-fn add(block: &[f32; BLOCK], sums: &mut [f32; LANES]) {
-    for (lane, sum) in sums.iter_mut().enumerate() {
-        *sum += (block[lane] + block[lane + LANES]) + (block[lane + 2 * LANES] + block[lane + 3 * LANES]);
+fn fold(block: &[f32; BLOCK], lanes: &mut [f32; LANES], join: impl Fn(f32, f32) -> f32) {
+    for (i, lane) in lanes.iter_mut().enumerate() {
+        let low = join(block[i], block[i + LANES]);
+        let high = join(block[i + 2 * LANES], block[i + 3 * LANES]);
+        *lane = join(*lane, join(low, high));
     }
 }
 
@@ -151,8 +164,6 @@ impl LanesMap<1> for ExpBelow {
     }
 }
 
-/// Elements of a cache line.
-const LINE: usize = 16;
 /// Elements that are read, computed and written together, and the sums that they are first added to.
 const BLOCK: usize = 4 * LANES;
 const LANES: usize = 8;

@@ -36,10 +36,16 @@ const ROOTS: [f32; 8] =
     [1.0, 1.090_507_7, 1.189_207_1, 1.296_839_6, SQRT_2, 1.542_210_8, 1.681_792_9, 1.834_008_1];
 /// What moves the bits above the lowest three to the exponent field of an `f32`.
 const SHIFT: u32 = 20;
-/// Sign and exponent field.
-const EXPONENT: u32 = 0xff80_0000;
-/// The exponent field of the roots.
-const BIAS: u32 = 127 << 23;
+/// The bits of the roots, without what the exponent 0 and the lowest three bits of the number that is shifted add to them.
+const ROOT_BITS: [u32; 8] = {
+    let mut bits = [0; 8];
+    let mut i = 0;
+    while i < bits.len() {
+        bits[i] = (ROOTS[i].to_bits() - (127 << 23)).wrapping_sub((i as u32) << SHIFT);
+        i += 1;
+    }
+    bits
+};
 
 impl Lanes for f32 {
     #[inline(always)]
@@ -70,8 +76,7 @@ impl Lanes for f32 {
     #[inline(always)]
     fn low_bits_as_eighths(self) -> f32 {
         let bits = self.to_bits();
-        let root = ROOTS[(bits % 8) as usize].to_bits();
-        f32::from_bits((root - BIAS).wrapping_add((bits << SHIFT) & EXPONENT))
+        f32::from_bits(ROOT_BITS[(bits % 8) as usize].wrapping_add(bits << SHIFT))
     }
 }
 
@@ -81,14 +86,13 @@ pub(crate) use avx2::Vectors;
 #[cfg(target_arch = "x86_64")]
 mod avx2 {
     use std::arch::x86_64::{
-        __m256, _mm256_add_epi32, _mm256_add_ps, _mm256_and_si256, _mm256_castps_si256, _mm256_castsi256_ps,
-        _mm256_div_ps, _mm256_fmadd_ps, _mm256_loadu_ps, _mm256_max_ps, _mm256_min_ps, _mm256_mul_ps,
-        _mm256_permutevar8x32_epi32, _mm256_set1_epi32, _mm256_set1_ps, _mm256_slli_epi32, _mm256_storeu_ps,
-        _mm256_sub_epi32, _mm256_sub_ps,
+        __m256, _mm256_add_epi32, _mm256_add_ps, _mm256_castps_si256, _mm256_castsi256_ps, _mm256_div_ps,
+        _mm256_fmadd_ps, _mm256_loadu_ps, _mm256_loadu_si256, _mm256_max_ps, _mm256_min_ps, _mm256_mul_ps,
+        _mm256_permutevar8x32_epi32, _mm256_set1_ps, _mm256_slli_epi32, _mm256_storeu_ps, _mm256_sub_ps,
     };
     use std::ops::{Add, Div, Mul, Sub};
 
-    use super::{BIAS, EXPONENT, Lanes, ROOTS, SHIFT};
+    use super::{Lanes, ROOT_BITS, SHIFT};
 
     /// Vectors side by side.
     const VECTORS: usize = 4;
@@ -205,16 +209,10 @@ mod avx2 {
                 // SAFETY: the caller has a `Vectors`, so the instructions exist; the table is eight numbers.
                 unsafe {
                     let bits = _mm256_castps_si256(x);
-                    let roots = _mm256_sub_epi32(
-                        _mm256_castps_si256(_mm256_loadu_ps(ROOTS.as_ptr())),
-                        _mm256_set1_epi32(BIAS as i32),
-                    );
+                    let roots = _mm256_loadu_si256(ROOT_BITS.as_ptr().cast());
                     // Only the low three bits of an index count.
                     let root = _mm256_permutevar8x32_epi32(roots, bits);
-                    let exponent = _mm256_and_si256(
-                        _mm256_slli_epi32::<{ SHIFT as i32 }>(bits),
-                        _mm256_set1_epi32(EXPONENT as i32),
-                    );
+                    let exponent = _mm256_slli_epi32::<{ SHIFT as i32 }>(bits);
                     _mm256_castsi256_ps(_mm256_add_epi32(root, exponent))
                 }
             }
