@@ -63,7 +63,13 @@ pub(crate) unsafe fn tile(n_runs: usize, run: impl Fn(usize) -> Run, steps: Step
     #[cfg(target_arch = "x86_64")]
     if std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("fma") {
         // SAFETY: the features are there; the rest is the caller's promise.
-        return unsafe { avx2::tile(n_runs, run, steps, target) };
+        return unsafe {
+            match target.n_rows {
+                0..=2 => avx2::tile::<2>(n_runs, run, steps, target),
+                3..=4 => avx2::tile::<4>(n_runs, run, steps, target),
+                _ => avx2::tile::<ROWS>(n_runs, run, steps, target),
+            }
+        };
     }
     // SAFETY: the caller's promise.
     unsafe { portable(n_runs, run, steps, target) }
@@ -117,19 +123,26 @@ mod avx2 {
     };
 
     const LANES: usize = 8;
-    type Sums = [[__m256; COLS / LANES]; ROWS];
+    type Sums<const R: usize> = [[__m256; COLS / LANES]; R];
 
+    /// Computes `R` rows, at least those of the target: of 64 rows, which many layers have, the last four make a tile.
+    ///
     /// # Safety
     /// See [`super::tile`].
     #[target_feature(enable = "avx2,fma")]
-    pub(super) unsafe fn tile(n_runs: usize, run: impl Fn(usize) -> Run, steps: Steps, target: &Target) {
-        let whole = target.n_rows == ROWS && target.n_cols == COLS && target.col_stride == 1;
+    pub(super) unsafe fn tile<const R: usize>(
+        n_runs: usize,
+        run: impl Fn(usize) -> Run,
+        steps: Steps,
+        target: &Target,
+    ) {
+        let whole = target.n_rows == R && target.n_cols == COLS && target.col_stride == 1;
         if whole {
-            for row in target.rows {
+            for row in &target.rows[..R] {
                 _mm_prefetch::<_MM_HINT_T0>(row.cast());
             }
         }
-        let mut sums: Sums = [[_mm256_setzero_ps(); COLS / LANES]; ROWS];
+        let mut sums: Sums<R> = [[_mm256_setzero_ps(); COLS / LANES]; R];
         for r in 0..n_runs {
             let run = run(r);
             let (mut left_at, mut right) = (0, run.right);
@@ -168,7 +181,7 @@ mod avx2 {
     /// All elements of the tile belong to the target, and its columns are neighbours.
     #[target_feature(enable = "avx2,fma")]
     #[inline]
-    unsafe fn write_whole(sums: &Sums, target: &Target) {
+    unsafe fn write_whole<const R: usize>(sums: &Sums<R>, target: &Target) {
         let alpha = _mm256_set1_ps(target.alpha);
         for (sums, row) in sums.iter().zip(target.rows) {
             for (half, &sum) in sums.iter().enumerate() {
@@ -199,7 +212,7 @@ mod tests {
         let (left, right) = (random(n_runs * ROWS * len, 1), random(n_runs * len * COLS, 2));
         let steps = Steps { len, left: 1, right: COLS };
         for (n_rows, n_cols, col_stride) in
-            [(6, 16, 1), (6, 16, col_stride), (4, 16, 1), (6, 5, 1), (1, 1, 1)]
+            [(6, 16, 1), (6, 16, col_stride), (6, 5, 1), (4, 16, 1), (3, 16, 1), (2, 16, 1), (1, 1, 1)]
         {
             for write in [Write::Overwrite, Write::Accumulate] {
                 let row_len = COLS * col_stride;
