@@ -1,11 +1,11 @@
 //! `remat profile --check`: the profile held against real steps, by kind of op.
 
-use crate::flags::Model;
+use crate::flags::{CostKind, Model};
 use crate::format::{Align, count, facts, seconds, share, table};
 use crate::output::Paint;
 use anyhow::Result;
 use remat::pipeline::Prepared;
-use remat::profile::{Accuracy, OpAccuracy, accuracy};
+use remat::profile::{Accuracy, Machine, OpAccuracy, accuracy, analytic};
 use serde::Serialize;
 
 /// Predicted and measured times side by side.
@@ -13,13 +13,22 @@ use serde::Serialize;
 pub(super) struct Check {
     #[serde(flatten)]
     accuracy: Accuracy,
+    /// The prediction from the speeds that are kept, where those of the minutes of the steps were measured besides.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    predicted_from_kept_speeds: Option<f64>,
 }
 
 impl Check {
-    /// Runs the steps.
+    /// Runs the steps. An analytic profile is made again from speeds that are measured in between.
     pub(super) fn run(model: &Model, prepared: &Prepared, n_steps: usize) -> Result<Check> {
-        let accuracy = accuracy(prepared, &model.optimizer, model.n_threads, n_steps)?;
-        Ok(Check { accuracy })
+        let is_analytic = model.cost == CostKind::Analytic;
+        let predict = || match is_analytic {
+            true => Ok(analytic(&prepared.step.graph, &Machine::measure(model.n_threads)?)),
+            false => Ok(prepared.seconds.clone()),
+        };
+        let accuracy = accuracy(prepared, &model.optimizer, model.n_threads, n_steps, predict)?;
+        let kept = prepared.problem.node_of.iter().map(|&node| prepared.seconds[node]).sum();
+        Ok(Check { accuracy, predicted_from_kept_speeds: is_analytic.then_some(kept) })
     }
 }
 
@@ -30,14 +39,17 @@ impl Check {
         let against_step =
             |time: f64| format!("{} ({} of the step)", seconds(time), share(time, step.median));
         let mut text = format!("\n{}\n", paint.heading("predicted and measured"));
-        text += &facts([
-            (
-                "measured step",
-                format!("{} ± {}, median of {}", seconds(step.median), seconds(step.spread), step.n_runs),
-            ),
-            ("sum of its nodes", against_step(*nodes)),
-            ("predicted step", against_step(*predicted)),
-        ]);
+        let measured =
+            format!("{} ± {}, median of {}", seconds(step.median), seconds(step.spread), step.n_runs);
+        let mut rows = vec![("measured step", measured), ("sum of its nodes", against_step(*nodes))];
+        match self.predicted_from_kept_speeds {
+            None => rows.push(("predicted step", against_step(*predicted))),
+            Some(kept) => rows.extend([
+                ("predicted, speeds of now", against_step(*predicted)),
+                ("predicted, speeds kept", against_step(kept)),
+            ]),
+        }
+        text += &facts(rows);
         let columns = [
             ("op", Align::Left),
             ("nodes", Align::Right),

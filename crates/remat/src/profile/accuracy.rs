@@ -3,7 +3,7 @@
 
 use super::Sample;
 use crate::error::Result;
-use crate::ids::IdVec;
+use crate::ids::{IdVec, NodeId};
 use crate::pipeline::Prepared;
 use crate::train::{Optimizer, Session, Synthetic};
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ pub struct Accuracy {
     /// The sum of all nodes' times in one step, the median over steps. It is more than the sum of the nodes' medians: in every
     /// step something else is disturbed.
     pub nodes: f64,
-    /// Whole steps, in which nodes were not timed.
+    /// The same steps as a whole.
     pub step: Sample,
 }
 
@@ -36,36 +36,40 @@ pub struct OpAccuracy {
     pub measured: f64,
 }
 
-/// Runs `n_steps` steps without and `n_steps` with timed nodes, alternately, after one to warm up.
+/// Runs `n_steps` steps with timed nodes, after one to warm up. `predict` is asked for the seconds of every node before each
+/// of them, and the median of its answers counts: what a machine gives changes from minute to minute, and a prediction
+/// from the speeds of another hour says little about the model that it is made with.
 pub fn accuracy(
     prepared: &Prepared,
     optimizer: &Optimizer,
     n_threads: usize,
     n_steps: usize,
+    mut predict: impl FnMut() -> Result<IdVec<NodeId, f64>>,
 ) -> Result<Accuracy> {
     let batches = Box::new(Synthetic { seed: 1 });
     let mut session = Session::new(prepared.keep_all.clone(), optimizer, batches, 1, n_threads)?;
     session.step(None)?;
     let graph = &prepared.step.graph;
     let (mut whole, mut sums) = (Vec::new(), Vec::new());
+    let mut predictions = vec![Vec::new(); graph.nodes.len()];
     let mut times = vec![Vec::new(); graph.nodes.len()];
     for _ in 0..n_steps.max(1) {
-        session.executor_mut().node_times = None;
-        whole.push(session.step(None)?.stats.time.as_secs_f64());
+        predictions.iter_mut().zip(predict()?.iter()).for_each(|(all, &one)| all.push(one));
         session.executor_mut().node_times = Some(IdVec::filled(graph.nodes.len(), Duration::ZERO));
-        session.step(None)?;
+        whole.push(session.step(None)?.stats.time.as_secs_f64());
         let timed = session.executor_mut().node_times.take().unwrap_or_default();
         sums.push(timed.iter().sum::<Duration>().as_secs_f64());
         times.iter_mut().zip(timed.iter()).for_each(|(times, time)| times.push(time.as_secs_f64()));
     }
     let mut ops: BTreeMap<String, OpAccuracy> = BTreeMap::new();
-    for (node, times) in prepared.problem.node_of.iter().map(|&id| (id, &times[crate::ids::Id::index(id)])) {
+    for &node in &prepared.problem.node_of {
+        let index = crate::ids::Id::index(node);
         let op = graph.nodes[node].op.label();
         let row = OpAccuracy { op: op.clone(), n_nodes: 0, predicted: 0.0, measured: 0.0 };
         let row = ops.entry(op).or_insert(row);
         row.n_nodes += 1;
-        row.predicted += prepared.seconds[node];
-        row.measured += Sample::of(times.clone()).median;
+        row.predicted += Sample::of(std::mem::take(&mut predictions[index])).median;
+        row.measured += Sample::of(std::mem::take(&mut times[index])).median;
     }
     let mut ops: Vec<OpAccuracy> = ops.into_values().collect();
     ops.sort_by(|a, b| b.measured.total_cmp(&a.measured));
