@@ -7,9 +7,10 @@
 //! The left operand is read where it lies: an image, whose receptive field is one run of channels for every tap.
 //!
 //! Invariant: a sum depends on the order of its runs and steps alone, not on which other sums share the tile; so how
-//! the output is cut into tiles changes no bit. With AVX2 the products are fused into the sums, elsewhere they are
-//! not: bits may differ between kinds of processors, never between runs. Twelve vector sums, two right vectors and a
-//! broadcast fill 15 of the 16 registers of AVX2, and 12 multiply-adds hide the 8 loads that feed them.
+//! the output is cut into tiles changes no bit. Products are fused into the sums where every processor of the target has
+//! the instruction (64-bit ARM) or this one has (AVX2), elsewhere not: bits may differ between kinds of processors, never
+//! between runs. Twelve vector sums, two right vectors and a broadcast fill 15 of the 16 registers of AVX2, and 12
+//! multiply-adds hide the 8 loads that feed them. Processors with AVX-512 run the same code.
 
 use crate::gemm::Write;
 
@@ -75,6 +76,16 @@ pub(crate) unsafe fn tile(n_runs: usize, run: impl Fn(usize) -> Run, steps: Step
     unsafe { portable(n_runs, run, steps, target) }
 }
 
+/// `sum + left · right`, fused where that is an instruction and not a call.
+#[inline(always)]
+fn multiply_add(left: f32, right: f32, sum: f32) -> f32 {
+    if cfg!(any(target_arch = "aarch64", target_feature = "fma")) {
+        left.mul_add(right, sum)
+    } else {
+        sum + left * right
+    }
+}
+
 /// # Safety
 /// See [`tile`].
 unsafe fn portable(n_runs: usize, run: impl Fn(usize) -> Run, steps: Steps, target: &Target) {
@@ -88,7 +99,7 @@ unsafe fn portable(n_runs: usize, run: impl Fn(usize) -> Run, steps: Steps, targ
                 // SAFETY: as above.
                 let left = unsafe { left.add(k * steps.left).read() };
                 for (sum, right) in sums.iter_mut().zip(right) {
-                    *sum += left * right;
+                    *sum = multiply_add(left, right, *sum);
                 }
             }
         }
