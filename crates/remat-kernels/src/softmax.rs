@@ -205,6 +205,35 @@ mod tests {
     }
 
     #[test]
+    fn vectors_change_no_bit() {
+        for cols in [1, 31, 32, 33, 255, 300, 1000] {
+            let x: Vec<f32> = random(2 * cols, 1).iter().map(|x| 30.0 * x).collect();
+            let x = Src::from(&x[..]);
+            let max = max_row(x, 0, cols);
+            let f = ExpBelow { max };
+            let (mut with_vectors, mut one_by_one) = (vec![f32::NAN; 2 * cols], vec![f32::NAN; 2 * cols]);
+            let got = sum_of_exp(x, cols, [0, 1], max, Some(Dst::from(&mut with_vectors[..])));
+            let y = Some(Dst::from(&mut one_by_one[..]));
+            let want = sum_blocks(x, cols, [0, 1], |block| block.map(|x| f.at([x])), y);
+            assert_eq!((got.0.to_bits(), got.1.to_bits()), (want.0.to_bits(), want.1.to_bits()), "{cols}");
+            let bits = |y: &[f32]| y.iter().map(|y| y.to_bits()).collect::<Vec<_>>();
+            assert!(bits(&with_vectors) == bits(&one_by_one), "{cols}");
+        }
+    }
+
+    #[test]
+    fn not_a_number_spoils_its_own_row_only() {
+        let (rows, cols) = (3, 70);
+        let mut x = random(rows * cols, 1);
+        x[cols + 40] = f32::NAN;
+        let mut y = vec![0.0; x.len()];
+        forward(Src::from(&x[..]), cols, Dst::from(&mut y[..]));
+        for (row, y) in y.chunks_exact(cols).enumerate() {
+            assert!(y.iter().all(|y| y.is_nan() == (row == 1)), "row {row}");
+        }
+    }
+
+    #[test]
     fn gradient_agrees_with_the_definition() {
         for (rows, cols) in SHAPES.into_iter().filter(|&(_, cols)| cols > 1) {
             let y = naive::softmax(&wide(&random(rows * cols, 1)), cols).iter().map(|&y| y as f32).collect();
