@@ -39,6 +39,31 @@ fn profile_says_where_time_and_memory_go() {
 }
 
 #[test]
+fn profile_is_held_against_real_steps() {
+    let folder = Folder::new();
+    let check = |cost: &str| {
+        let arguments = format!("profile mlp --json --check 2 --threads 1 --cost {cost}");
+        let json = folder.run(&arguments, SMALL).exits(0).json("remat.profile/2");
+        let check = json["check"].clone();
+        assert_eq!(check["step"]["n_runs"], 2);
+        let seconds = |value: &serde_json::Value| value.as_f64().unwrap();
+        let sum_of_ops: f64 =
+            check["ops"].as_array().unwrap().iter().map(|op| seconds(&op["predicted"])).sum();
+        assert!((sum_of_ops / seconds(&check["predicted"]) - 1.0).abs() < 1e-9, "{check}");
+        // Nodes are timed inside the steps that they are compared with.
+        assert!(seconds(&check["nodes"]) <= seconds(&check["step"]["median"]), "{check}");
+        check["predicted_from_kept_speeds"].is_number()
+    };
+    assert!(check("analytic"), "speeds were measured between the steps");
+    assert!(!check("measured"), "a measured profile stays as it is");
+    folder.run("profile mlp --check 1 --threads 1 --cost analytic", SMALL).exits(0).prints(&[
+        "sum of its nodes",
+        "predicted, speeds of now",
+        "predicted, speeds kept",
+    ]);
+}
+
+#[test]
 fn plan_writes_a_plan_that_check_accepts_and_its_first_line_answers() {
     let folder = Folder::new();
     let ran = folder.run("plan mlp --budget 70% --out plan.json --problem-out problem.json", QUICK).exits(0);
