@@ -11,11 +11,8 @@
 use std::ops::Range;
 
 use crate::raw::{Dst, Src};
-use crate::rows::{ColumnMoments, ColumnSums, sum_columns, sum_row};
+use crate::rows::{COLUMNS, ColumnMoments, ColumnSums, sum_columns, sum_row};
 use crate::simd::wide;
-
-/// Columns that are handled together.
-const COLUMNS: usize = 32;
 
 /// What the gradient reads; `x` and `dy` may be the memory of `dx`.
 #[derive(Clone, Copy)]

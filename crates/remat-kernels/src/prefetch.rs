@@ -2,8 +2,7 @@
 //!
 //! In: a [`Region`], which says where an operand of the next piece of work of a product lies. Out: hints to the processor, a
 //! few cache lines at a time. Packing and the first pass over rows of the left operand would otherwise wait for memory, and
-//! a product with a short side does little else. Kernels that pass over a row several times ask for the next row with
-//! [`prefetch`]. A hint changes no result: a wrong one only costs time.
+//! a product with a short side does little else. A hint changes no result: a wrong one only costs time.
 
 use crate::micro::COLS;
 
@@ -59,7 +58,7 @@ impl Prefetch {
 
 /// Asks for the line of an address, into the second-level cache: the first one is full of what is being computed.
 #[inline(always)]
-pub(crate) fn prefetch(address: *const f32) {
+fn prefetch(address: *const f32) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: a prefetch reads nothing; any address is allowed.
     unsafe {

@@ -18,7 +18,7 @@ const WIDE: usize = 2 * LANES;
 /// Elements of a row that are added in `f32`: eight terms for every sum.
 const BLOCK: usize = 8 * WIDE;
 /// Columns whose sums are read, changed and written together.
-const COLUMNS: usize = 32;
+pub(crate) const COLUMNS: usize = 32;
 /// Rows whose terms are added in `f32` before they join the `f64` sums of the columns.
 const NEAR_ROWS: usize = 16;
 /// Elements of a chunk of rows: enough to pay for a task.
@@ -83,7 +83,7 @@ pub(crate) fn sum_row<const N: usize, const K: usize>(
 
 /// The sum of sums that were kept side by side.
 #[inline(always)]
-fn sum_of_lanes(lanes: [f64; LANES]) -> f64 {
+pub(crate) fn sum_of_lanes<const N: usize>(lanes: [f64; N]) -> f64 {
     fold_lanes(lanes, |a, b| a + b)
 }
 
@@ -249,6 +249,7 @@ fn add_block<const N: usize, const K: usize, const W: usize>(
     for (block, constants) in columns.iter_mut().zip(constants) {
         *block = constants.array(at);
     }
+    // In arrays of their own: the compiler then knows that no input lies where the sums are written.
     let (mut new_sums, mut new_moments) = ([0.0; W], [0.0; W]);
     new_sums.copy_from_slice(&sums[at..at + W]);
     new_moments.copy_from_slice(&moments[at..at + W]);

@@ -12,7 +12,7 @@ use crate::elementwise::{LanesMap, Map, map_run};
 use crate::math::Vectors;
 use crate::math::{Lanes, exp, exp_bounded};
 use crate::raw::{Dst, Src};
-use crate::rows::{fold_lanes, for_each_rows, larger, max_row, sum_row};
+use crate::rows::{fold_lanes, for_each_rows, larger, max_row, sum_of_lanes, sum_row};
 use crate::simd::wide;
 
 /// `y[r, c] = e^x[r, c] / Σ_k e^x[r, k]`.
@@ -130,7 +130,7 @@ fn sum_blocks(
         fold(&block, &mut partial, |a, b| a + b);
         widen(partial, &mut sums);
     }
-    (fold_lanes(sums, |a, b| a + b), fold_lanes(maxima, larger))
+    (sum_of_lanes(sums), fold_lanes(maxima, larger))
 }
 
 /// Joins a block with what is kept side by side.

@@ -101,7 +101,8 @@ impl Flags {
         let model = self.step.build(&self.model, CostKind::Measured)?;
         let prepared = model.prepare()?;
         let mut report = Profile::of(&model, &prepared, self.top);
-        report.check = self.check.map(|n| Check::run(&model, &prepared, n.get())).transpose()?;
+        let check = |n: NonZeroUsize| Check::run(&model, &prepared, n.get(), report.step_seconds);
+        report.check = self.check.map(check).transpose()?;
         if let Some(folder) = &mut folder {
             write_files(folder, &report, &prepared)?;
         }
