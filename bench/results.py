@@ -4,7 +4,7 @@
     python3 bench/results.py run resnet152 --size 4 one case of one experiment
     python3 bench/results.py table                  writes the tables of what is there into bench/RESULTS.md
 
-An experiment is a `remat sweep` into its own folder under docs/results/, so what was interrupted goes on where it
+An experiment is a `remat sweep` into its own folder under docs/results/, so what was interrupted resumes where it
 stopped. All programs of a case take turns on the same weights; the sweep itself checks that losses and parameters
 are equal to the bit. The machine must do nothing else meanwhile.
 """
@@ -169,7 +169,7 @@ def write_tables() -> None:
     tail = rest.split(END)[1]
     intro = (
         "## Memory against time\n\nWhole training steps (forward, backward, optimizer) with everything kept and within a "
-        "budget, in turn; losses and parameters\nare equal to the bit in every row. *memory* and *time* are against keeping "
+        "budget, alternating; losses and parameters\nare equal to the bit in every row. *memory* and *time* are against keeping "
         "everything in the same run, *planned* is the\noverhead that the planner predicted, *gap* how far the plan can be "
         "from the cheapest one, *seeds* what the documents that\nasked for this system report for that size. Times of single runs differ by up to ten percent on this "
         "shared machine:\na large spread marks a row to distrust, and an overhead far from the planned one is mostly noise."

@@ -139,7 +139,7 @@ def plain_partition(module: Any, example_inputs: Any) -> Any:
 
 
 def torch_budget(name: str, fraction: float, *, is_plain: bool) -> Candidate:
-    """`activation_memory_budget` with backends that only partition, so that kernels are those of eager mode."""
+    """`activation_memory_budget` with backends that only partition, so that the kernels are the same as in eager mode."""
     module, batch, _ = build(name)
     torch._functorch.config.activation_memory_budget = fraction
     compiled = torch.compile(module, backend=plain_partition if is_plain else "aot_eager_decomp_partition")

@@ -2,9 +2,9 @@
 
     python bench/torch_sweep.py [--models vgg11,t5] [--groups vision,text,forms] [--out sweep.md]
 
-Models are those of python/tests. Each is trained for two steps without a budget and then at the floor, at a quarter, half and
+The models come from python/tests. Each is trained for two steps without a budget and then at the floor, at a quarter, half and
 three quarters of the range and at its top, through `remat.compile`, as users go. A line per model tells what was
-found; models that the file of `--out` already names are left out, so that a sweep can go on where it stopped. Exit code 1 when
+found; models that the file of `--out` already names are left out, so that a sweep can resume where it stopped. Exit code 1 when
 a promise was broken.
 """
 
@@ -40,7 +40,7 @@ def line(name: str, effort: float) -> tuple[str, bool]:
         found = examine(make, FRACTIONS, n_steps=2, effort=effort)
     except Broken as broken:
         return f"| {name} | | | | | | | BROKEN: {broken} |", False
-    except Exception as error:  # noqa: BLE001 (the sweep goes on, the line tells)
+    except Exception as error:  # noqa: BLE001 (the sweep continues, the line tells)
         traceback.print_exc()
         return f"| {name} | | | | | | | {type(error).__name__}: {' '.join(str(error).split())[:200]} |", False
     return (

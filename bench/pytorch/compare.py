@@ -4,7 +4,7 @@
     python3 bench/pytorch/compare.py resnet152-8         one case
     python3 bench/pytorch/compare.py --quick             a small model, to see that everything works; writes nothing
 
-Each engine is a process of its own that keeps its model and runs a step when told to; steps are triggered in turn, so
+Each engine is a process of its own that keeps its model and runs a step when told to; steps are triggered alternately, so
 that all engines are warm and share whatever else the machine does. PyTorch runs in both memory layouts where images are
 involved. Compared are whole steps (forward, loss, backward, Adam) after a warm-up: median, spread (half the distance
 of the quartiles), and the ratio to PyTorch's better layout. Memory: our arena against PyTorch's live storages, and the
@@ -142,10 +142,12 @@ def table(name: str, case, rows: list[dict]) -> str:
 
 
 def processor() -> str:
-    for line in Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith("model name"):
-            return line.split(":")[1].strip()
-    return platform.processor()
+    """Name, widest vectors and cores: a ratio means little without them."""
+    found = dict(line.split(":", 1) for line in Path("/proc/cpuinfo").read_text().splitlines() if ":" in line)
+    fields = {key.strip(): value.strip() for key, value in found.items()}
+    flags = fields.get("flags", "").split()
+    vectors = "AVX-512" if "avx512f" in flags else "AVX2" if "avx2" in flags else "no AVX2"
+    return f"{fields.get('model name', platform.processor())}, {vectors}, {os.cpu_count()} cores"
 
 
 def write_results(text: str) -> None:

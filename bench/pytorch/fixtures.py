@@ -5,7 +5,7 @@
     python fixtures.py --search   looks for inputs whose ReLUs are all clearly on or off (see INPUTS)
 
 Every number is computed twice, in f32 and in f64 from the same f32 weights: the distance of the two is the noise that
-an f32 engine may show. Pairs stand as [f32, f64]. Of each gradient the files hold the L2 norm, the sum, the dot
+an f32 engine may show. Pairs are written as [f32, f64]. Of each gradient the files hold the L2 norm, the sum, the dot
 product with r(name + ".probe") (which no permutation of the elements survives) and eight elements: the four largest
 and four picked by ids(name + ".sample"). Dropout is off, batch norm uses batch statistics.
 """

@@ -88,7 +88,7 @@ class BertLayer(nn.Module):
 class Bert(nn.Module):
     """Post-norm encoder with the masked-language-model head; every token is of segment 0, no padding.
 
-    The parameters are those of Hugging Face's `BertForMaskedLM`: the head's matrix is the word embedding.
+    The parameters match Hugging Face's `BertForMaskedLM`: the head's matrix is the word embedding.
     """
 
     def __init__(self, vocab: int, seq: int, dim: int, layers: int, heads: int, ff: int, dropout: float):

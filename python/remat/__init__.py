@@ -2,7 +2,7 @@
 
     model = remat.compile(model, budget="8GiB")
 
-or `torch.compile(model, backend="remat", options={"budget": "8GiB"})`. Importing this package does not import torch; the
+or `torch.compile(model, backend="remat", options={"budget": "8GiB"})`, or one line in a trainer (docs/trainers.md). Importing this package does not import torch; the
 first use of a function that needs it does.
 """
 
@@ -11,8 +11,9 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from . import import_hook
 from ._remat import __version__
-from .errors import BudgetTooSmall, BudgetWarning, RankFailure, RecomputeMismatch, RematError
+from .errors import BudgetExceeded, BudgetTooSmall, BudgetWarning, RankFailure, RecomputeMismatch, RematError, ReproducibilityWarning
 
 if TYPE_CHECKING:
     from .api import compile, max_batch, plan
@@ -21,16 +22,22 @@ if TYPE_CHECKING:
     from .optimizer import optimizer_bytes
     from .options import Options
     from .reports import RegionReport, regions
+    from .trainers.lightning import RematCallback as LightningCallback
+    from .trainers.transformers import RematCallback
     from .training_plan import TrainingPlan
 
 __all__ = [
+    "BudgetExceeded",
     "BudgetTooSmall",
     "BudgetWarning",
+    "LightningCallback",
     "Options",
     "RankFailure",
     "RecomputeMismatch",
     "RegionReport",
+    "RematCallback",
     "RematError",
+    "ReproducibilityWarning",
     "TrainingPlan",
     "__version__",
     "compile",
@@ -42,10 +49,12 @@ __all__ = [
     "regions",
 ]
 
-# Where the names that need torch come from.
+# Where the names that need torch or a trainer come from.
 _LAZY = {
+    "LightningCallback": "trainers.lightning:RematCallback",
     "Options": "options",
     "RegionReport": "reports",
+    "RematCallback": "trainers.transformers",
     "TrainingPlan": "training_plan",
     "compile": "api",
     "doctor": "diagnosis",
@@ -60,8 +69,12 @@ _LAZY = {
 def __getattr__(name: str) -> Any:
     if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f".{_LAZY[name]}", __name__), name)
+    module, _, attribute = _LAZY[name].partition(":")
+    return getattr(importlib.import_module(f".{module}", __name__), attribute or name)
 
 
 def __dir__() -> list[str]:
     return sorted(__all__)
+
+
+import_hook.install()

@@ -2,32 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
 from torch import fx
 
 from . import pipeline, sharing, torch_compat
+from .automatic import with_reserved
 from .backend import backend
-from .budget import in_bytes
+from .budget import Size, in_bytes
 from .distributed import watch
 from .errors import BudgetTooSmall, RematError
+from .in_place import compile_in_place, isolation
+from .losses import LossOf, call
 from .options import Options
-from .planner import find, proven_floor
+from .planner import book_of, find, proven_floor
 from .problem import Step
+from .target_kernels import give_losses_gradients
 from .training_plan import TrainingPlan
 
 
 def compile(  # noqa: A001 (the name that users of torch.compile look for)
-    model: Any, *, budget: int | str | None = None, dynamic: bool | None = None, fullgraph: bool = False, **options: Any
+    model: Any,
+    *,
+    budget: Size | None = None,
+    dynamic: bool | None = None,
+    fullgraph: bool = False,
+    in_place: bool = True,
+    loss: Callable[..., Any] | None = None,
+    blocks: type | tuple[type, ...] | Iterable[torch.nn.Module] | None = None,
+    **options: Any,
 ) -> Any:
     """`model`, compiled so that a training step stays within `budget`.
 
     The budget counts the bytes of live storages over forward and backward: parameters, buffers, batch, gradients and
     activations. It is an int, `"8GiB"`, or `"50%"` of the peak without recomputation. `options` are those of
     `remat.options.Options`. A budget that cannot be met raises `BudgetTooSmall` at the first step.
+
+    A module is compiled in place and returned: the same object, with the same signature and state dict. `in_place=False`
+    leaves it as it is and returns the wrapper of torch.compile.
+
+    With `loss`, the result is a module that takes `(inputs, *targets)` and returns `loss(model(inputs), *targets)`, all of it
+    in one plan. With `blocks`, a class of modules or some modules of the model, each block is compiled by itself and
+    all of them share the budget.
     """
+    if loss is not None:
+        model = LossOf(model, loss)
     given = {"budget": budget, **options}
     Options.parse(given)
     watch()
@@ -35,25 +56,31 @@ def compile(  # noqa: A001 (the name that users of torch.compile look for)
     torch_compat.allow_recurrent_layers(model)
     session = sharing.session(given)
     session.know(model)
-    compiled = torch.compile(model, backend=backend, options=given, dynamic=dynamic, fullgraph=fullgraph)
-    if budget is not None and isinstance(compiled, torch.nn.Module):
-        sharing.CaptureCheck(session, compiled)
-    return compiled
+    arguments: dict[str, Any] = {"dynamic": dynamic, "fullgraph": fullgraph}
+    if blocks is not None:
+        session.share()
+        for block in _blocks(model, blocks):
+            compile_in_place(block, session, given, **arguments)
+        return model
+    if in_place and isinstance(model, torch.nn.Module):
+        compile_in_place(model, session, given, **arguments)
+        return model
+    return torch.compile(model, backend=backend, options=given, **arguments, **isolation())
 
 
-def plan(model: Any, example: Any, *, budget: int | str | None = None, **options: Any) -> TrainingPlan:
+def plan(model: Any, example: Any, *, budget: Size | None = None, **options: Any) -> TrainingPlan:
     """What `compile` would do with this example, without running the model.
 
     `example` is a tensor, a tuple of arguments, or a dictionary of keyword arguments.
     """
-    parsed = Options.parse({"budget": budget, **options})
-    step = _trace(model, example, parsed)
+    parsed = with_reserved(Options.parse({"budget": budget, **options}), _parameters(model))
+    step = trace(model, example, parsed)
     size = None if parsed.budget is None else in_bytes(parsed.budget, step.keep_all_peak)
-    return TrainingPlan(step, parsed, find(step, size, parsed, pipeline.book_of(step, parsed)))
+    return TrainingPlan(step, parsed, find(step, size, parsed, book_of(step, parsed)))
 
 
 def max_batch(
-    model: Any, example: Callable[[int], Any], *, budget: int | str, start: int = 1, limit: int = 1 << 16, **options: Any
+    model: Any, example: Callable[[int], Any], *, budget: Size, start: int = 1, limit: int = 1 << 16, **options: Any
 ) -> int:
     """The largest batch whose training step fits the budget, or 0.
 
@@ -61,15 +88,15 @@ def max_batch(
     """
     if isinstance(budget, str) and budget.strip().endswith("%"):
         raise ValueError("max_batch needs a budget in bytes: a percentage grows with the batch")
-    parsed = Options.parse({"budget": budget, **options})
+    parsed = with_reserved(Options.parse({"budget": budget, **options}), _parameters(model))
 
     def fits(size: int) -> bool:
-        step = _trace(model, example(size), parsed)
+        step = trace(model, example(size), parsed)
         budget_bytes = in_bytes(budget, 0)
         if proven_floor(step)["bytes"] > budget_bytes:
             return False
         try:
-            find(step, budget_bytes, parsed, pipeline.book_of(step, parsed))
+            find(step, budget_bytes, parsed, book_of(step, parsed))
         except BudgetTooSmall:
             return False
         return True
@@ -89,8 +116,8 @@ class _Traced(Exception):  # noqa: N818 (not an error: it carries the result out
         self.step = step
 
 
-def _trace(model: Any, example: Any, options: Options) -> Step:
-    """Has torch.compile trace the whole step, and stops before anything runs."""
+def trace(model: Any, example: Any, options: Options, rewrite: Callable[[fx.GraphModule], Any] | None = None) -> Step:
+    """Has torch.compile trace the whole step, and stops before anything runs. `rewrite` may change Dynamo's graph first."""
     found: list[Step] = []
 
     def partition(joint: fx.GraphModule, joint_inputs: Any, *, num_fwd_outputs: int, **_: Any) -> Any:
@@ -102,30 +129,40 @@ def _trace(model: Any, example: Any, options: Options) -> Step:
         raise torch_compat.unwrapped(error)
 
     def stop(module: fx.GraphModule, example_inputs: Any, **_: Any) -> Any:
+        if any(isinstance(tensor, torch.Tensor) and tensor.is_meta for tensor in example_inputs):
+            give_losses_gradients(module)
+        if rewrite is not None:
+            rewrite(module)
         aot = torch_compat.aot_backend(
             fw_compiler=nothing_to_plan, inference_compiler=nothing_to_plan, partition_fn=partition
         )
-        with torch_compat.no_autograd_cache():
+        with torch_compat.no_autograd_cache(), torch_compat.unrolled_layers():
             return aot(module, example_inputs)
 
-    torch._dynamo.reset()
     torch_compat.ignore_repeated_warnings()
     torch_compat.allow_recurrent_layers(model)
-    traced = torch.compile(model, backend=stop, fullgraph=True, dynamic=False)
+    # Not the module itself: it may be compiled in place, for another budget.
+    function = model._call_impl if isinstance(model, torch.nn.Module) else model
+    traced = torch.compile(function, backend=stop, fullgraph=True, dynamic=False, **isolation())
     try:
-        _call(traced, example)
+        with torch_compat.no_recompile_limit(), torch_compat.no_missing_gradients():
+            call(traced, example)
     except Exception:
         # The exception that stops the trace arrives wrapped by torch.compile.
         if not found:
             raise
-    finally:
-        torch._dynamo.reset()
     if not found:
         raise RematError("torch.compile traced nothing of the model; is it a function of tensors?")
     return found[0]
 
 
-def _call(model: Any, example: Any) -> Any:
-    if isinstance(example, Mapping):
-        return model(**example)
-    return model(*example) if isinstance(example, tuple) else model(example)
+def _parameters(model: Any) -> list[torch.nn.Parameter]:
+    return list(model.parameters()) if isinstance(model, torch.nn.Module) else []
+
+
+def _blocks(model: Any, blocks: Any) -> list[torch.nn.Module]:
+    is_class = isinstance(blocks, (type, tuple))
+    found = [m for m in model.modules() if isinstance(m, blocks)] if is_class else list(blocks)
+    if not found:
+        raise ValueError(f"{type(model).__name__} has no blocks of {blocks!r}; give a class of its modules or the modules")
+    return found

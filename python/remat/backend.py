@@ -14,34 +14,42 @@ from typing import Any
 import torch
 from torch import fx
 
-from . import codegen, inductor, pipeline, schedule, sharing, torch_compat
+from . import codegen, inductor, pipeline, reproducible, sharing, torch_compat
+from .automatic import with_reserved
 from .distributed import watch
-from .errors import RematError
+from .errors import OptionError, RematError
 from .options import Options
+from .runner import Runner
 
 
 def backend(
-    module: fx.GraphModule, example_inputs: Sequence[Any], *, options: dict[str, Any] | None = None, **_: Any
+    module: fx.GraphModule,
+    example_inputs: Sequence[Any],
+    *,
+    options: dict[str, Any] | None = None,
+    mode: str | None = None,
 ) -> Callable[..., Any]:
     """What `torch.compile(model, backend="remat", options={...})` calls for each captured graph."""
-    parsed = Options.parse(options)
+    try:
+        parsed = Options.parse(options if mode in (None, "default") else {**(options or {}), "mode": mode})
+    except ValueError as error:
+        raise torch_compat.unwrapped(OptionError(str(error))) from None
+    parsed = with_reserved(parsed, example_inputs)
     if torch_compat.is_split_by_ddp(module):
         split = RematError(
             "DistributedDataParallel cut the model into buckets before compiling, so that no plan can see the whole step;"
             " set torch._dynamo.config.optimize_ddp = False, or compile the model before wrapping it"
         )
         raise torch_compat.unwrapped(split)
+    is_continued = torch_compat.is_inside_running_code()
+    is_part = torch_compat.is_cut_by_graph_break(module) or is_continued
+    if options is None and not is_continued:
+        # Without options all models would share one session; what begins in the caller's code is another pass or model.
+        sharing.forget(options)
     session = sharing.session(options)
-    is_followed = torch_compat.is_cut_by_graph_break(module)
-    is_part = is_followed or torch_compat.is_inside_running_code()
     session.is_cut |= is_part
     session.n_regions += torch.is_grad_enabled()
-    compiler = _Compiler(
-        parsed,
-        session if is_part else None,
-        outside=session.outside_bytes(example_inputs),
-        portion=session.portion(example_inputs, is_followed=is_followed),
-    )
+    compiler = _Compiler(parsed, session, is_part=session.is_cut)
     aot = torch_compat.aot_backend(
         fw_compiler=compiler.forward,
         bw_compiler=compiler.backward,
@@ -49,7 +57,7 @@ def backend(
         partition_fn=compiler.partition,
         decompositions=inductor.decompositions() if parsed.compiler == "inductor" else {},
     )
-    with torch_compat.no_autograd_cache():
+    with torch_compat.no_autograd_cache(), torch_compat.unrolled_layers():
         return aot(module, example_inputs)
 
 
@@ -60,12 +68,11 @@ backend.__name__ = "remat"
 class _Compiler:
     """The functions that AOTAutograd calls for one region, and what they share."""
 
-    def __init__(self, options: Options, session: sharing.Session | None, *, outside: int, portion: float) -> None:
+    def __init__(self, options: Options, session: sharing.Session, *, is_part: bool) -> None:
         self.options = options
-        # Only where the region is a part of a model.
         self.session = session
-        self.outside = outside
-        self.portion = portion
+        self.is_part = is_part
+        self.runner: Runner | None = None
 
     def partition(
         self, joint: fx.GraphModule, joint_inputs: Any, *, num_fwd_outputs: int, **_: Any
@@ -74,43 +81,73 @@ class _Compiler:
         try:
             return self._partition(joint, num_fwd_outputs)
         except RematError as error:
-            raise torch_compat.unwrapped(error) from error.__cause__
+            raise torch_compat.unwrapped(error) from None
 
     def _partition(self, joint: fx.GraphModule, n_forward_outputs: int) -> tuple[fx.GraphModule, fx.GraphModule]:
         begin = time.perf_counter()
-        if self.session is not None and self.options.budget is not None:
-            self.session.warn_of_cut()
         try:
-            step = pipeline.read(joint, n_forward_outputs, self.options, outside=self.outside)
+            self.runner = Runner(len(self.session.runners), joint, n_forward_outputs, self.options)
         except Exception as error:
             ranks = watch()
             if ranks is not None:
                 ranks.fail(error)
             raise
-        planned = pipeline.decide(step, self.options, self.portion)
-        written = schedule.build(step, planned.steps, verify=self.options.verify)
-        pipeline.report(step, planned, self.options, time.perf_counter() - begin)
-        return written.forward, written.backward
+        if self.options.releases_gradients and (self.is_part or self.runner.receiver is None):
+            raise RematError(
+                "releases_gradients=True needs a budget, compiler='eager', one process, and a model that torch.compile captures"
+                " as a whole (TORCH_LOGS=graph_breaks tells where it is cut)"
+            )
+        reproducible.warn_of(op.node for op in self.runner.step.region.ops)
+        first = self.session.add(self.runner, is_part=self.is_part)
+        pipeline.report(first.step, first.planned, self.options, time.perf_counter() - begin)
+        return first.written.forward, first.written.backward
 
     def forward(self, module: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
         """Compiles forward."""
         if self.options.compiler == "inductor":
-            return inductor.compile_graph(module, example_inputs, is_backward=False)
-        run = codegen.boxed(module)
-        return run if self.session is None else self.session.watched(run)
+            return self._counted(inductor.compile_graph(module, example_inputs, is_backward=False))
+        runner = self.runner
+        if runner is not None and runner.is_numbered:
+            runner.can_switch = torch_compat.allows_other_saved_tensors()
+            torch_compat.forget_saved_tensors()
+            if runner.receiver is not None and not runner.can_switch:
+                raise torch_compat.unwrapped(RematError("releases_gradients=True does not work with parameters that are tensor subclasses"))
+        if runner is None or not runner.can_switch:
+            return self._counted(codegen.boxed(module))
+        return _boxed(lambda arguments: self.session.forward(runner, arguments))
 
     def backward(self, module: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
         """Compiles backward."""
         torch_compat.forbid_donated_buffers()
         if self.options.compiler == "inductor":
             return inductor.compile_graph(module, example_inputs, is_backward=True)
-        return codegen.boxed(module)
+        runner = self.runner
+        if runner is None or not runner.can_switch:
+            return codegen.boxed(module)
+        return _boxed(lambda arguments: self.session.backward(runner, arguments))
 
     def inference(self, module: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
         """Compiles a graph without gradients. Nothing waits for backward, so freeing early is all there is to do."""
         if self.options.compiler == "inductor":
-            return inductor.compile_graph(module, example_inputs, is_backward=False, is_inference=True)
-        return codegen.boxed(module)
+            return self._counted(inductor.compile_graph(module, example_inputs, is_backward=False, is_inference=True))
+        return self._counted(codegen.boxed(module))
+
+    def _counted(self, run: Callable[..., Any]) -> Callable[..., Any]:
+        """The same function; its runs are counted, so that calls outside of all regions are noticed."""
+        if self.options.budget is None:
+            return run
+
+        def counted(arguments: list[Any]) -> Any:
+            self.session.n_runs += 1
+            return run(arguments)
+
+        return _boxed(counted)
+
+
+def _boxed(function: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
+    """Tells AOTAutograd that a function takes one list and empties it."""
+    function._boxed_call = True  # type: ignore[attr-defined]
+    return function
 
 
 # A rank that has loaded the backend takes part in the watch, so that its end is noticed before its first step.

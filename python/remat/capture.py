@@ -15,6 +15,7 @@ forward (the caller holds that one, so freeing ours would free nothing).
 from __future__ import annotations
 
 import operator
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,7 +25,7 @@ from torch import fx
 
 from . import torch_compat
 from .errors import RematError
-from .kernel_sizes import real_bytes
+from .kernel_sizes import argument, real_bytes
 from .rewrites import is_training_batch_norm
 from .shapes import Shapes
 
@@ -56,7 +57,7 @@ class Op:
     outputs: list[fx.Node] = field(default_factory=list)
 
 
-@dataclass
+@dataclass(repr=False)
 class Region:
     """What the planner and the scheduler need to know about a joint graph."""
 
@@ -111,19 +112,21 @@ def module_path(node: fx.Node) -> str | None:
     if not stack:
         return None
     path = list(stack.values())[-1][0]
-    path = path.replace("L['self'].", "").replace("L['self']", "").replace("_modules['", "").replace("']", "")
-    return path or None
+    # Dynamo writes where it found the module, as in `L['self'].layer3._modules['12']`; users know what follows the first name.
+    path = re.sub(r"^[LG]\['[^']*'\]", "", path).replace("__self__", "").replace("_modules", "")
+    parts = re.sub(r"\['?([^'\]]*)'?\]", r".\1", path).split(".")
+    return ".".join(part for part in parts if part) or None
 
 
-def capture(module: fx.GraphModule, n_forward_outputs: int) -> Region:
+def capture(module: fx.GraphModule, n_forward_outputs: int, shapes: Shapes | None = None) -> Region:
     """Reads a joint graph. Time is linear in its size."""
-    return _Reader(module, n_forward_outputs).read()
+    return _Reader(module, n_forward_outputs, shapes or Shapes()).read()
 
 
 class _Reader:
-    def __init__(self, module: fx.GraphModule, n_forward_outputs: int) -> None:
+    def __init__(self, module: fx.GraphModule, n_forward_outputs: int, shapes: Shapes) -> None:
         self.module = module
-        self.shapes = Shapes()
+        self.shapes = shapes
         output = next(iter(module.graph.find_nodes(op="output")))
         outputs = list(output.args[0])
         self.forward_outputs = outputs[:n_forward_outputs]
@@ -243,7 +246,7 @@ class _Reader:
             reads=tuple(sorted(read)),
             makes=made,
             may_repeat=not is_fixed_point,
-            is_ordered=is_fixed_point,
+            is_ordered=is_fixed_point and not _gives_away(node),
             is_backward=node in self.from_tangents,
         )
         self.needs[node] = frozenset(made) if made else read
@@ -307,7 +310,7 @@ def _is_random(node: fx.Node) -> bool:
         return getattr(target, "remat_is_random", False)
     if torch.Tag.nondeterministic_seeded not in target.tags:
         return False
-    return _argument(node, "dropout_p", default=1.0) != 0.0
+    return argument(node, "dropout_p", default=1.0) != 0.0
 
 
 def _has_effect(node: fx.Node) -> bool:
@@ -317,18 +320,12 @@ def _has_effect(node: fx.Node) -> bool:
         return target._schema.is_mutable or target.namespace in COLLECTIVE_NAMESPACES or is_silent
     if isinstance(target, torch._ops.HigherOrderOperator):
         return target.name() not in PURE_HIGHER_ORDER
-    return False
+    return _gives_away(node)
 
 
-def _argument(node: fx.Node, name: str, default: Any) -> Any:
-    """The value of a named argument of an operation; `default` where it has no such argument."""
-    if name in node.kwargs:
-        return node.kwargs[name]
-    target: Any = node.target
-    for index, argument in enumerate(target._schema.arguments):
-        if argument.name == name:
-            return node.args[index] if index < len(node.args) else argument.default_value
-    return default
+def _gives_away(node: fx.Node) -> bool:
+    """Whether an operation gives a gradient away (`release`); they may come in any order."""
+    return hasattr(node.target, "remat_gives_away")
 
 
 def nested_nodes(argument: Any) -> Iterator[fx.Node]:

@@ -8,6 +8,7 @@ loop and the dictionaries of an interpreter would cost more than many small oper
 
 from __future__ import annotations
 
+import itertools
 import operator
 from collections.abc import Callable
 from typing import Any
@@ -34,6 +35,9 @@ class _Writer:
         self.module = module
         self.constants: dict[str, Any] = {}
         self.names: dict[int, str] = {}
+        # Names of nodes come from operations and inputs, which anyone may name; constants keep clear of them.
+        self.taken = {node.name for node in module.graph.nodes} | {"args", "run"}
+        self.fresh = itertools.count()
 
     def write(self) -> str:
         nodes = list(self.module.graph.nodes)
@@ -79,7 +83,7 @@ class _Writer:
     def _constant(self, value: Any) -> str:
         """A name for an object; floats too, because a text might not be the same number (`inf`, `nan`)."""
         if id(value) not in self.names:
-            self.names[id(value)] = f"constant_{len(self.names)}"
+            self.names[id(value)] = next(name for n in self.fresh if (name := f"constant_{n}") not in self.taken)
             self.constants[self.names[id(value)]] = value
         return self.names[id(value)]
 

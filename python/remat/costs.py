@@ -18,6 +18,7 @@ from torch.utils import _pytree as pytree
 from torch.utils.flop_counter import flop_registry
 
 from .capture import Region, tensors_of
+from .problem import Step
 
 # A mid-range CPU core pair, and a GPU. Only the ratio of the two numbers of a row matters for a plan.
 SPEEDS = {"cpu": (100e9, 15e9), "cuda": (20e12, 1000e9)}
@@ -47,12 +48,17 @@ def measured(region: Region) -> tuple[dict[fx.Node, float], dict[fx.Node, int]]:
     return costs, workspaces
 
 
-def _roofline(region: Region, node: fx.Node) -> float:
+def speeds_of(step: Step, speeds: tuple[float, float]) -> list[float]:
+    """Roofline costs of all nodes of a step on a device with these floating point operations and bytes per second."""
+    return [0.0 if op is None else _roofline(step.region, op.node, speeds) for op in step.ops]
+
+
+def _roofline(region: Region, node: fx.Node, speeds: tuple[float, float] | None = None) -> float:
     number = region.shapes.number
     tensors = [t for source in node.all_input_nodes for t in tensors_of(source)] + tensors_of(node)
     moved = sum(number(t.numel()) * t.element_size() for t in tensors)
     device = tensors[0].device.type if tensors else "cpu"
-    flops_per_second, bytes_per_second = SPEEDS.get(device, SPEEDS["cuda"])
+    flops_per_second, bytes_per_second = speeds or SPEEDS.get(device, SPEEDS["cuda"])
     return CALL_SECONDS + max(_flops(region, node) / flops_per_second, moved / bytes_per_second)
 
 

@@ -14,7 +14,7 @@ def doctor() -> str:
         import torch
     except ImportError as error:
         return "\n".join([*lines, f"torch cannot be imported: {error}", "not ready: install torch"])
-    from . import torch_compat
+    from . import processor, torch_compat
 
     supported = "supported" if torch_compat.is_supported() else "not tested, 2.13 to 2.15 are"
     lines.append(f"torch {torch.__version__} ({supported})")
@@ -22,6 +22,7 @@ def doctor() -> str:
     names = [entry.name for entry in entry_points(group="torch_dynamo_backends")]
     registered = "yes" if "remat" in names else "no: install the package; remat.compile works without"
     lines.append(f'backend="remat" is registered: {registered}')
+    lines.append(f"processor: {processor.bf16()}")
     lines.append(f"distributed: {'yes' if torch.distributed.is_available() else 'no'}")
     try:
         lines.append(_tiny_step())

@@ -41,6 +41,23 @@ def is_active() -> bool:
     return dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
 
 
+def is_first_rank() -> bool:
+    """Whether this process is the one that speaks for all."""
+    if not is_active():
+        return True
+    import torch.distributed as dist
+
+    return dist.get_rank() == 0
+
+
+def gradient_bucket_bytes() -> int:
+    """Bytes of the buckets in which a DistributedDataParallel that is running its forward copies the gradients."""
+    from .torch_compat import active_ddp
+
+    ddp = active_ddp()
+    return 0 if ddp is None else sum(p.nbytes for p in ddp.module.parameters() if p.requires_grad)
+
+
 class Ranks:
     """This process as a member of the default group."""
 

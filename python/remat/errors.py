@@ -7,7 +7,18 @@ from __future__ import annotations
 
 
 class RematError(RuntimeError):
-    """Base of all errors of this package."""
+    """Base of all errors of this package. Its text is ours: torch.compile appends advice for bugs of its own."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class OptionError(RematError, ValueError):
+    """An option that the backend does not have or cannot read, told by torch.compile; `remat.compile` raises ValueError."""
 
 
 class BudgetTooSmall(RematError):
@@ -29,6 +40,10 @@ class BudgetTooSmall(RematError):
         self.source = source
 
 
+class BudgetExceeded(RematError):
+    """A step does not keep the budget, for a reason outside of the plan. Only raised with `strict=True`."""
+
+
 class RecomputeMismatch(RematError):
     """A recomputed tensor differs from its first value. Only raised with `verify=True`."""
 
@@ -44,6 +59,10 @@ class RankFailure(RematError):
     def __init__(self, message: str, *, rank: int) -> None:
         super().__init__(message)
         self.rank = rank
+
+
+class ReproducibilityWarning(UserWarning):
+    """The model has operations whose bits torch itself does not repeat."""
 
 
 class BudgetWarning(UserWarning):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import resource
 import weakref
+from collections.abc import Iterable
 from types import TracebackType
 from typing import Any
 
@@ -20,6 +21,12 @@ from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper
 
 # A tensor that is made of Python numbers is first seen as the input of these, but it is new.
 LIFTS = frozenset({torch.ops.aten.lift_fresh.default, torch.ops.aten.lift_fresh_copy.default})
+
+
+def storage_bytes(tensors: Iterable[torch.Tensor]) -> int:
+    """The bytes behind some tensors, each storage once."""
+    storages = [tensor.untyped_storage() for tensor in tensors]
+    return sum({storage._cdata: storage.nbytes() for storage in storages}.values())
 
 
 class measure_peak:  # noqa: N801 (reads as a function: `with measure_peak() as peak`)
@@ -35,14 +42,14 @@ class measure_peak:  # noqa: N801 (reads as a function: `with measure_peak() as 
         self.bytes = 0
         self.at = ""
         self.resident_bytes = 0
-        self._mode: _LiveStorages | None = None
+        self._mode: LiveStorages | None = None
 
     def __enter__(self) -> measure_peak:
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
             torch.cuda.reset_peak_memory_stats(self.device)
         else:
-            self._mode = _LiveStorages(self.device.type)
+            self._mode = LiveStorages(self.device.type)
             self._mode.__enter__()
         return self
 
@@ -58,7 +65,7 @@ class measure_peak:  # noqa: N801 (reads as a function: `with measure_peak() as 
         self.resident_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-class _LiveStorages(TorchDispatchMode):
+class LiveStorages(TorchDispatchMode):
     """Counts the storages of one device type."""
 
     def __init__(self, device_type: str) -> None:
@@ -77,21 +84,21 @@ class _LiveStorages(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         for tensor in pytree.tree_leaves((args, kwargs)):
-            self._see(tensor, is_new=func in LIFTS)
+            self.see(tensor, is_new=func in LIFTS)
         result = func(*args, **kwargs)
         for tensor in pytree.tree_leaves(result):
-            self._see(tensor, is_new=True)
+            self.see(tensor, is_new=True)
         if self.current > self.peak:
             self.peak, self.at = self.current, str(func)
         return result
 
-    def _see(self, tensor: Any, *, is_new: bool) -> None:
+    def see(self, tensor: Any, *, is_new: bool) -> None:
         if not isinstance(tensor, torch.Tensor) or tensor.device.type != self.device_type or _is_abstract(tensor):
             return
         if is_traceable_wrapper_subclass(tensor):
             # Such as a sharded tensor: what it wraps has the storage.
             for name in tensor.__tensor_flatten__()[0]:
-                self._see(getattr(tensor, name), is_new=is_new)
+                self.see(getattr(tensor, name), is_new=is_new)
             return
         storage = tensor.untyped_storage()
         key = storage._cdata
@@ -105,7 +112,7 @@ class _LiveStorages(TorchDispatchMode):
             self.peak += size
 
     def _forget(self, key: int) -> None:
-        self.current -= self.live.pop(key)[1]
+        self.current -= self.live.pop(key, (None, 0))[1]
 
 
 def _is_abstract(tensor: torch.Tensor) -> bool:

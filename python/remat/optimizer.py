@@ -23,6 +23,11 @@ def optimizer_bytes(optimizer: torch.optim.Optimizer) -> int:
     Pass it as `reserved`. Implementations that update many parameters at once (`foreach=True`) have temporaries for all of
     them at the same time, the others for one.
     """
+    return sum(state_and_temporaries(optimizer))
+
+
+def state_and_temporaries(optimizer: torch.optim.Optimizer) -> tuple[int, int]:
+    """Bytes that stay, and bytes that only the step of the optimizer needs."""
     tried: dict[Any, tuple[int, int]] = {}
     state, largest, together = 0, 0, 0
     for group in optimizer.param_groups:
@@ -36,7 +41,7 @@ def optimizer_bytes(optimizer: torch.optim.Optimizer) -> int:
             state += kept
             largest = max(largest, temporary)
             together += temporary if group.get("foreach") else 0
-    return state + max(largest, together)
+    return state, max(largest, together)
 
 
 def _try(optimizer: torch.optim.Optimizer, group: dict[str, Any], parameter: torch.Tensor) -> tuple[int, int]:

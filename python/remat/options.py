@@ -2,33 +2,47 @@
 
 from __future__ import annotations
 
+import difflib
+import math
+import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal, get_args
 
-from .budget import in_bytes
+from ._remat import PLANNERS
+from .budget import Size, in_bytes
 
 Compiler = Literal["eager", "inductor"]
 Costs = Literal["analytic", "measured"]
+# Reserve what the optimizers of the model's parameters need.
+AUTO = "auto"
+BUDGET_VARIABLE = "REMAT_BUDGET"
 
 
 @dataclass(frozen=True)
 class Options:
     """How to plan and run.
 
-    `budget`: bytes, `"8GiB"`, or `"50%"` of the peak without recomputation; `None` recomputes nothing.
-    `reserved`: bytes or a size that something else holds during the step, such as the optimizer's state.
+    `budget`: bytes, `"8GiB"`, or `"50%"` of the peak without recomputation; `None` is what the environment variable
+    `REMAT_BUDGET` says, and without it recomputes nothing.
+    `reserved`: bytes or a size that something else holds during the step, such as the optimizer's state; `"auto"` finds the
+    optimizers of the model's parameters, which is the default where the budget comes from the environment.
     `accumulates`: gradients of earlier backwards stay, as with gradient accumulation or `zero_grad(set_to_none=False)`.
+    `releases_gradients`: hooks that run after a gradient was accumulated consume it (an optimizer in backward), so they are called
+    as soon as it is made.
     `compiler`: `eager` runs op by op and is exact; `inductor` fuses and allocates by itself.
     `cost`: where the seconds per operation come from.
     `verify`: compare every recomputed tensor with its first value.
     `planner`, `effort`, `time_limit`: as on the command line.
     `cache_dir`: where plans are kept between processes.
+    `strict`: raise where a step does not keep the budget for a reason outside of the plan, instead of warning once.
     `timeout`: seconds that ranks wait for each other while planning.
     """
 
-    budget: int | str | None = None
-    reserved: int | str = 0
+    budget: Size | None = None
+    reserved: Size = 0
     accumulates: bool = False
+    releases_gradients: bool = False
     compiler: Compiler = "eager"
     cost: Costs = "analytic"
     verify: bool = False
@@ -36,26 +50,60 @@ class Options:
     effort: float | None = None
     time_limit: float | None = None
     cache_dir: str | None = None
+    strict: bool = False
     timeout: float = 300.0
 
     @staticmethod
-    def parse(options: dict[str, Any] | None) -> Options:
-        """Reads a dictionary; names that do not exist are an error with the names that do."""
+    def parse(options: Mapping[str, Any] | None) -> Options:
+        """Reads a dictionary. Every mistake is told here and not while the first step is compiled."""
         given = dict(options or {})
+        if given.get("budget") is None and os.environ.get(BUDGET_VARIABLE):
+            given = {"reserved": AUTO, **given, "budget": os.environ[BUDGET_VARIABLE]}
         known = [option.name for option in fields(Options)]
-        unknown = sorted(set(given) - set(known))
-        if unknown:
-            raise ValueError(f"unknown option {', '.join(unknown)} of the backend remat; the options are {', '.join(known)}")
+        for name in given:
+            if name == "mode":
+                raise ValueError("the backend remat has no mode; compiler='inductor' is the option that makes steps faster")
+            if name not in known:
+                raise ValueError(f"unknown option {name} of the backend remat{_meant(name, known)}; the options are {', '.join(known)}")
         parsed = Options(**given)
-        for name, choices in (("compiler", get_args(Compiler)), ("cost", get_args(Costs))):
-            if getattr(parsed, name) not in choices:
-                raise ValueError(f"the option {name} is {getattr(parsed, name)!r}; it can be {' or '.join(choices)}")
-        if isinstance(parsed.budget, bool) or not isinstance(parsed.budget, (int, str, type(None))):
-            raise ValueError(f"the budget is {parsed.budget!r}; write bytes as an int, '8GiB' or '50%'")
-        is_size = isinstance(parsed.reserved, (int, str)) and not isinstance(parsed.reserved, bool)
-        if not is_size or str(parsed.reserved).strip().endswith("%"):
-            raise ValueError(f"the reserved memory is {parsed.reserved!r}; write bytes or '2GiB' (a percentage has no base)")
-        for size in (parsed.budget, parsed.reserved):
-            # Mistakes are told now and not while the first step is compiled.
-            in_bytes(0 if size is None else size, 0)
+        parsed._check_choices()
+        parsed._check_sizes()
+        parsed._check_numbers()
         return parsed
+
+    def _check_choices(self) -> None:
+        choices = {"compiler": get_args(Compiler), "cost": get_args(Costs), "planner": PLANNERS}
+        for name, allowed in choices.items():
+            value = getattr(self, name)
+            if value not in allowed:
+                raise ValueError(f"the option {name} is {value!r}{_meant(value, allowed)}; it can be {' or '.join(allowed)}")
+        for name in ("accumulates", "releases_gradients", "verify"):
+            if not isinstance(getattr(self, name), bool):
+                raise ValueError(f"the option {name} is {getattr(self, name)!r}; it can be True or False")
+        if self.cache_dir is not None and not isinstance(self.cache_dir, (str, os.PathLike)):
+            raise ValueError(f"the option cache_dir is {self.cache_dir!r}; it is a path")
+
+    def _check_sizes(self) -> None:
+        if isinstance(self.budget, bool) or not isinstance(self.budget, (int, float, str, type(None))):
+            raise ValueError(f"the budget is {self.budget!r}; write bytes as a number, '8GiB' or '50%'")
+        is_size = isinstance(self.reserved, (int, float, str)) and not isinstance(self.reserved, bool)
+        if not is_size or str(self.reserved).strip().endswith("%"):
+            raise ValueError(
+                f"the reserved memory is {self.reserved!r}; write bytes, '2GiB' or 'auto' (a percentage has no base)"
+            )
+        for size in (self.budget, self.reserved):
+            in_bytes(0 if size is None or size == AUTO else size, 0)
+
+    def _check_numbers(self) -> None:
+        for name in ("effort", "time_limit", "timeout"):
+            value = getattr(self, name)
+            if value is None and name != "timeout":
+                continue
+            is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+            if not is_number or math.isnan(value) or value < 0:
+                raise ValueError(f"the option {name} is {value!r}; it is a number that is not negative")
+
+
+def _meant(word: object, known: Sequence[str]) -> str:
+    close = difflib.get_close_matches(str(word), known, n=1)
+    return f" (did you mean {close[0]}?)" if close else ""

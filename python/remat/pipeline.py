@@ -5,8 +5,10 @@ In: the joint graph, the options and the session. Out: the `Step` and the `Plann
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 from collections import Counter
+from typing import Any
 
 from torch import fx
 
@@ -15,49 +17,48 @@ from .budget import in_bytes
 from .cache import PlanCache, reprice
 from .capture import Region, capture
 from .distributed import watch
-from .errors import BudgetTooSmall, RematError
+from .errors import RematError
 from .options import Options
-from .planner import Book, Planned, find, lowest
-from .problem import Step
+from .planner import Planned, book_of, find
+from .problem import Outside, Step
 from .reports import RegionReport, record
 from .rewrites import drop_running_statistics, split_dropout
-from .sharing import share
+from .shapes import Shapes
 
-# Plans that were handed out, by graph, planner and effort: see `Book`.
-_books: dict[tuple[object, ...], Book] = {}
-
-
-def read(joint: fx.GraphModule, n_forward_outputs: int, options: Options, *, outside: int = 0) -> Step:
-    """The planning problem of a joint graph. `outside` bytes belong to other regions of the model."""
+def read(joint: fx.GraphModule, n_forward_outputs: int, options: Options) -> Step:
+    """The planning problem of a joint graph."""
     if options.compiler == "eager":
         split_dropout(joint)
     else:
         inductor.prepare(joint)
     drop_running_statistics(joint)
-    region = capture(joint, n_forward_outputs)
-    region.shapes.guard(node.meta.get("val") for node in region.primals)
+    return _read(capture(joint, n_forward_outputs), options)
+
+
+def resized(step: Step, sizes: dict[Any, int], options: Options) -> Step:
+    """The same step for other sizes of its symbols."""
+    region = step.region
+    return _read(capture(region.module, len(region.forward_outputs), Shapes(sizes)), options)
+
+
+def _read(region: Region, options: Options) -> Step:
     seconds, workspaces = (costs.analytic(region), {}) if options.cost == "analytic" else costs.measured(region)
     earlier = problem.gradient_bytes(region) if options.accumulates else 0
-    return problem.build(region, seconds, workspaces, in_bytes(options.reserved, 0) + outside + earlier)
+    return problem.build(region, seconds, workspaces, Outside(always=in_bytes(options.reserved, 0) + earlier))
 
 
-def book_of(step: Step, options: Options) -> Book:
-    """The plans that were handed out for this graph."""
-    return _books.setdefault((step.hash, options.planner, options.effort, options.time_limit), Book())
-
-
-def decide(step: Step, options: Options, portion: float = 1.0) -> Planned:
-    """The plan for a step, the same on all ranks. A portion below 1 leaves the rest of the budget to other regions."""
+def decide(step: Step, options: Options) -> Planned:
+    """The plan for a step, the same on all ranks."""
     budget = None if options.budget is None else in_bytes(options.budget, step.keep_all_peak)
     ranks = watch()
     if ranks is None:
-        planned = _plan(step, budget, options, portion)
+        planned = _plan(step, budget, options)
     else:
         own = {"hash": step.hash, "budget": budget, "costs": problem.node_costs(step)}
 
         def make(all_costs: list[list[float]]) -> str:
             highest = [max(of_node) for of_node in zip(*all_costs, strict=True)]
-            return _plan(problem.with_costs(step, highest), budget, options, portion).text
+            return _plan(problem.with_costs(step, highest), budget, options).text
 
         def check(text: str) -> None:
             faults = step.problem.check(reprice(text, step.text))
@@ -69,12 +70,10 @@ def decide(step: Step, options: Options, portion: float = 1.0) -> Planned:
     return planned
 
 
-def _plan(step: Step, budget: int | None, options: Options, portion: float) -> Planned:
+def _plan(step: Step, budget: int | None, options: Options) -> Planned:
     book = book_of(step, options)
     if budget is None:
         return find(step, None, options, book)
-    if portion < 1.0:
-        return _plan_part(step, budget, options, book, portion)
     cache = PlanCache(options.cache_dir) if options.cache_dir else None
     text = cache.read(step, budget) if cache else None
     if text is not None:
@@ -85,21 +84,10 @@ def _plan(step: Step, budget: int | None, options: Options, portion: float) -> P
     return planned
 
 
-def _plan_part(step: Step, budget: int, options: Options, book: Book, portion: float) -> Planned:
-    """A part that others follow: its share, or as little as possible."""
-    base = problem.fixed_bytes(step)
-    try:
-        return find(step, share(budget, base, portion), options, book)
-    except BudgetTooSmall:
-        planned = lowest(step, options, book)
-        if planned.peak > budget:
-            raise
-        return planned
-
-
-def report(step: Step, planned: Planned, options: Options, seconds: float) -> None:
-    """Notes what was compiled, and how long everything from the joint graph to the two graphs took."""
-    record(_report(step, planned, options.budget is not None, seconds))
+def report(step: Step, planned: Planned, options: Options, seconds: float, keep_all_peak: int | None = None) -> None:
+    """Notes what was planned, and how long that took. `keep_all_peak` is that of the model, where the step is a part."""
+    made = _report(step, planned, options.budget is not None, seconds)
+    record(made if keep_all_peak is None else dataclasses.replace(made, keep_all_peak=keep_all_peak))
 
 
 def _report(step: Step, planned: Planned, has_budget: bool, seconds: float) -> RegionReport:

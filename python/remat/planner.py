@@ -17,15 +17,18 @@ from .budget import format_bytes
 from .capture import source_line
 from .errors import BudgetTooSmall
 from .options import Options
+from .postpone import postponed
 from .problem import Step, end_of_step, fixed_bytes
 
 # Work per plan unless the caller says otherwise: planning must not be felt.
 DEFAULT_EFFORT = 0.05
 # How often a lower peak is asked for when the budget was not met.
 ATTEMPTS = 4
+# Why a plan is above the budget that fitted before its gradients were postponed.
+LATE = "gradients are given away late"
 
 
-@dataclass
+@dataclass(repr=False)
 class Planned:
     """A plan that fits its budget."""
 
@@ -76,8 +79,26 @@ class Book:
         return next((plan for plan in self.plans if plan.budget == budget), None)
 
 
+# Plans that were handed out, by graph, planner and effort.
+_books: dict[tuple[object, ...], Book] = {}
+
+
+def book_of(step: Step, options: Options) -> Book:
+    """The plans that were handed out for this graph."""
+    return _books.setdefault((step.hash, options.planner, options.effort, options.time_limit), Book())
+
+
 def find(step: Step, budget: int | None, options: Options, book: Book) -> Planned:
     """A plan within the budget, or an error with the smallest budget that works."""
+    planned = find_if_any(step, budget, options, book)
+    if planned is None:
+        assert budget is not None, "without a budget everything is kept"
+        raise _too_small(step, budget, options, book)
+    return planned
+
+
+def find_if_any(step: Step, budget: int | None, options: Options, book: Book) -> Planned | None:
+    """A plan within the budget, where one is found."""
     if budget is None or budget >= step.keep_all_peak:
         return book.settle(Planned.read(step.keep_all, budget or step.keep_all_peak))
     known = book.known(budget)
@@ -91,22 +112,24 @@ def find(step: Step, budget: int | None, options: Options, book: Book) -> Planne
     if fitting:
         best = min(fitting, key=lambda plan: (plan.cost, plan.peak))
         return book.settle(Planned.read(best.text, budget))
-    raise _too_small(step, budget, options, book)
+    return None
 
 
 def lowest(step: Step, options: Options, book: Book) -> Planned:
     """The plan with the lowest peak that the planner reaches."""
     target = proven_floor(step)["bytes"]
+    found = Planned.read(step.keep_all, step.keep_all_peak)
     for _ in range(ATTEMPTS):
         text, reason = _solve(step, target, options)
+        reached = Planned.read(text, target)
+        # The answer to a budget that is not met is no plan, except for this reason.
+        if reason in (None, LATE) and reached.peak < found.peak:
+            found = reached
         if reason is None:
             break
-        target = max(int(json.loads(text)["peak_bytes"]), target + 1)
-    else:
-        text, target = step.keep_all, step.keep_all_peak
-    found = Planned.read(text, target)
+        target = max(reached.peak, target + 1)
     known = [plan for plan in book.plans if plan.peak < found.peak]
-    return min(known, key=lambda plan: plan.peak) if known else book.settle(Planned.read(text, found.peak))
+    return min(known, key=lambda plan: plan.peak) if known else book.settle(Planned.read(found.text, found.peak))
 
 
 def proven_floor(step: Step) -> dict[str, Any]:
@@ -126,7 +149,18 @@ def _solve(step: Step, budget: int, options: Options) -> tuple[str, str | None]:
     effort = options.effort
     if effort is None and options.time_limit is None:
         effort = DEFAULT_EFFORT
-    return step.problem.solve(budget, planner=options.planner, effort=effort, time_limit=options.time_limit)
+    target, late = budget, ""
+    for _ in range(ATTEMPTS):
+        text, reason = step.problem.solve(target, planner=options.planner, effort=effort, time_limit=options.time_limit)
+        if reason is not None:
+            return (late, LATE) if late else (text, reason)
+        late = postponed(step, text)
+        excess = int(json.loads(late)["peak_bytes"]) - budget
+        if excess <= 0:
+            return late, None
+        # What is held longer than planned is asked for as room.
+        target -= excess
+    return late, LATE
 
 
 def _too_small(step: Step, budget: int, options: Options, book: Book) -> BudgetTooSmall:

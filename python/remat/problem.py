@@ -23,13 +23,28 @@ from torch import fx
 
 from ._remat import Problem
 from .capture import Op, Region, module_path, nested_nodes, op_name, tensors_of
+from .release import place_of, primals_read
 
 BOUNDARY = "boundary"
 # A loss that is computed outside: its value and its gradient, which live during backward, padded.
 LOSS_BYTES = 16
 
 
-@dataclass
+@dataclass(frozen=True)
+class Outside:
+    """Bytes that something outside of a region holds: during the whole step, only in one pass, and between the passes.
+
+    `between` is what must be free between forward and backward beside the gradients that backward is given; `None` assumes a
+    cross entropy (`_loss_bytes`).
+    """
+
+    always: int = 0
+    forward: int = 0
+    backward: int = 0
+    between: int | None = None
+
+
+@dataclass(repr=False)
 class Step:
     """A planning problem, and what its nodes stand for; `None` is the boundary."""
 
@@ -40,6 +55,9 @@ class Step:
     keep_all: str
     # A hash of everything but costs: the same graph has the same hash in every process.
     hash: str
+    costs: dict[fx.Node, float]
+    workspaces: dict[fx.Node, int]
+    outside: Outside
 
     @cached_property
     def keep_all_peak(self) -> int:
@@ -53,33 +71,66 @@ def graph_hash(problem: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps({**problem, "name": "", "nodes": nodes}, sort_keys=True).encode()).hexdigest()
 
 
-def build(region: Region, costs: dict[fx.Node, float], workspaces: dict[fx.Node, int], reserved: int) -> Step:
+def build(region: Region, costs: dict[fx.Node, float], workspaces: dict[fx.Node, int], outside: Outside) -> Step:
     """Writes the problem. The order is that of the joint graph, with the boundary where forward ends."""
     order = _with_boundary(region)
     values = [{"name": value.name, "bytes": value.bytes} for value in region.values]
+    inputs: list[int] = []
+    lasting = sorted(_lasting(region))
+    boundary = _boundary(region, outside)
+    for name, size, ends in (("outside.forward", outside.forward, "inputs"), ("outside.backward", outside.backward, "outputs")):
+        if size:
+            values.append({"name": name, "bytes": size})
+            boundary[ends].append(len(values) - 1)
+            (inputs if ends == "inputs" else lasting).append(len(values) - 1)
     nodes: list[dict[str, Any]] = []
     token: int | None = None
     for op in order:
-        node = _boundary(region) if op is None else _node(op, costs, workspaces)
+        node = boundary if op is None else _node(op, costs, workspaces)
         if op is None or op.is_ordered:
             values.append({"name": f"order.{len(nodes)}", "bytes": 0})
             node["inputs"] += [] if token is None else [token]
             token = len(values) - 1
             node["outputs"].append(token)
         nodes.append(node)
+    _give_away_last(region, order, nodes, values)
+    is_assumed = outside.between is None and not region.has_loss_inside
     problem = {
         "schema": "remat.problem/1",
         "name": "",
         "cost_unit": "s",
-        "fixed_bytes": region.fixed_bytes + reserved + (0 if region.has_loss_inside else LOSS_BYTES),
+        "fixed_bytes": region.fixed_bytes + outside.always + (LOSS_BYTES if is_assumed else 0),
         "values": values,
-        "inputs": [],
+        "inputs": inputs,
         "nodes": nodes,
-        "outputs": sorted(_lasting(region)),
+        "outputs": lasting,
     }
     fingerprint = graph_hash(problem)
     problem["name"] = f"torch.{fingerprint[:12]}"
-    return _step(region, problem, order, fingerprint)
+    return _step(region, problem, order, fingerprint, costs, workspaces, outside)
+
+
+def _give_away_last(
+    region: Region, order: list[Op | None], nodes: list[dict[str, Any]], values: list[dict[str, Any]]
+) -> None:
+    """Chains the operations of backward that read a parameter, by values of zero bytes, to the one after which it may change."""
+    givers = {region.primals[place]: index for index, op in enumerate(order) if op and (place := place_of(op.node)) is not None}
+    if not givers:
+        return
+    reads = primals_read(region)
+    for index, op in enumerate(order):
+        if op is None or not op.is_backward:
+            continue
+        for primal in reads[op.node]:
+            if primal in givers:
+                values.append({"name": f"read.{len(values)}", "bytes": 0})
+                nodes[index]["outputs"].append(len(values) - 1)
+                nodes[givers[primal]]["inputs"].append(len(values) - 1)
+
+
+def with_outside(step: Step, outside: Outside) -> Step:
+    """The same step, with something else outside."""
+    return step if outside == step.outside else build(step.region, step.costs, step.workspaces, outside)
 
 
 def with_costs(step: Step, costs: list[float]) -> Step:
@@ -87,7 +138,19 @@ def with_costs(step: Step, costs: list[float]) -> Step:
     problem = json.loads(step.text)
     for node, cost in zip(problem["nodes"], costs, strict=True):
         node["cost"] = cost
-    return _step(step.region, problem, step.ops, step.hash)
+    return _step(step.region, problem, step.ops, step.hash, step.costs, step.workspaces, step.outside)
+
+
+def adjusted(step: Step, costs: list[float], block: int) -> Step:
+    """The same step with other seconds per node, and with every storage rounded up to whole blocks."""
+    problem = json.loads(step.text)
+    for node, cost in zip(problem["nodes"], costs, strict=True):
+        node["cost"] = cost
+    for value in problem["values"]:
+        value["bytes"] = -(-value["bytes"] // block) * block
+    # What is fixed consists of the inputs, each in a block of its own.
+    problem["fixed_bytes"] += (block - 1) * len(step.region.primals)
+    return _step(step.region, problem, step.ops, graph_hash(problem), step.costs, step.workspaces, step.outside)
 
 
 def node_costs(step: Step) -> list[float]:
@@ -106,6 +169,13 @@ def gradient_bytes(region: Region) -> int:
     return sum(region.values[value].bytes for value in frozenset().union(*(region.needs[node] for node in nodes)))
 
 
+def output_values(region: Region) -> frozenset[int]:
+    """The values behind what forward returns to the caller; what only carries the new content of an input dies at once."""
+    results = zip(region.forward_outputs, region.overwrites_input, strict=True)
+    nodes = [node for output, is_overwrite in results if not is_overwrite for node in nested_nodes(output)]
+    return frozenset().union(*(region.needs[node] for node in nodes))
+
+
 def end_of_step(step: Step) -> tuple[int, int]:
     """Bytes that are live after the last node, and that node: the last one that makes something which lasts."""
     problem = json.loads(step.text)
@@ -114,11 +184,19 @@ def end_of_step(step: Step) -> tuple[int, int]:
     return int(problem["fixed_bytes"]) + sum(problem["values"][value]["bytes"] for value in lasting), max(makers, default=0)
 
 
-def _step(region: Region, problem: dict[str, Any], order: list[Op | None], fingerprint: str) -> Step:
+def _step(
+    region: Region,
+    problem: dict[str, Any],
+    order: list[Op | None],
+    fingerprint: str,
+    costs: dict[fx.Node, float],
+    workspaces: dict[fx.Node, int],
+    outside: Outside,
+) -> Step:
     text = json.dumps(problem)
     checked = Problem(text)
     keep_all, _ = checked.solve(2**62, planner="save-all")
-    return Step(region, text, checked, order, keep_all, fingerprint)
+    return Step(region, text, checked, order, keep_all, fingerprint, costs, workspaces, outside)
 
 
 def _node(op: Op, costs: dict[fx.Node, float], workspaces: dict[fx.Node, int]) -> dict[str, Any]:
@@ -136,21 +214,21 @@ def _node(op: Op, costs: dict[fx.Node, float], workspaces: dict[fx.Node, int]) -
     return node if module is None else {**node, "module": module}
 
 
-def _boundary(region: Region) -> dict[str, Any]:
+def _boundary(region: Region, outside: Outside) -> dict[str, Any]:
     outputs = [node for output in region.forward_outputs for node in nested_nodes(output)]
     return {
         "name": BOUNDARY,
         "op": BOUNDARY,
         "phase": "forward",
         "cost": 0.0,
-        "workspace_bytes": _outside_bytes(region),
+        "workspace_bytes": _loss_bytes(region) if outside.between is None else outside.between,
         "inputs": sorted(frozenset().union(*(region.needs[node] for node in outputs))),
         "outputs": sorted(frozenset().union(*(region.needs[node] for node in region.tangents))),
         "recompute": False,
     }
 
 
-def _outside_bytes(region: Region) -> int:
+def _loss_bytes(region: Region) -> int:
     """Memory of a loss that is computed outside the region.
 
     Where no output is a scalar, the loss comes afterwards, as in `cross_entropy(model(x), y)`: beside the gradient of the
@@ -163,14 +241,8 @@ def _outside_bytes(region: Region) -> int:
 
 def _lasting(region: Region) -> frozenset[int]:
     """Values that live to the end: gradients, and what autograd and the caller hold until backward returns."""
-    results = [
-        node
-        for output, is_overwrite in zip(region.forward_outputs, region.overwrites_input, strict=True)
-        if not is_overwrite
-        for node in nested_nodes(output)
-    ]
-    results += [node for output in region.backward_outputs for node in nested_nodes(output)]
-    return frozenset().union(*(region.needs[node] for node in (*results, *region.tangents)))
+    gradients = [node for output in region.backward_outputs for node in nested_nodes(output)]
+    return output_values(region).union(*(region.needs[node] for node in (*gradients, *region.tangents)))
 
 
 def _with_boundary(region: Region) -> list[Op | None]:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import html
 from collections import deque
 from dataclasses import dataclass
 
+from .budget import format_bytes
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, repr=False)
 class RegionReport:
     """What is known about a compiled region.
 
@@ -23,6 +26,25 @@ class RegionReport:
     saved_bytes: int
     overhead: float
     planning_seconds: float
+
+    def rows(self) -> list[tuple[str, str]]:
+        """The summary as pairs of label and text."""
+        return [
+            ("budget", "none" if self.budget is None else format_bytes(self.budget)),
+            ("predicted peak", format_bytes(self.predicted_peak)),
+            ("without recomputation", format_bytes(self.keep_all_peak)),
+            ("saved for backward", format_bytes(self.saved_bytes)),
+            ("operations", f"{self.n_ops}, and {self.n_recomputed} run again"),
+            ("added time", f"{100 * self.overhead:.1f} %"),
+            ("planning", f"{self.planning_seconds:.2f} s"),
+        ]
+
+    def __repr__(self) -> str:
+        return f"<RegionReport: {', '.join(f'{label} {text}' for label, text in self.rows()[:3])}, graph {self.graph_hash[:12]}>"
+
+    def _repr_html_(self) -> str:
+        rows = "".join(f"<tr><th>{html.escape(label)}</th><td>{html.escape(text)}</td></tr>" for label, text in self.rows())
+        return f"<table>{rows}</table>"
 
 
 # Reports are small, but a process may compile for weeks.

@@ -36,14 +36,29 @@ class Schedule:
     n_saved: int
 
 
-def build(step: Step, plan: PlanSteps, *, verify: bool) -> Schedule:
-    """Writes the graphs of a valid plan."""
-    return _Emitter(step, plan, verify).emit()
+def build(step: Step, plan: PlanSteps, *, verify: bool, number: int | None = None) -> Schedule:
+    """Writes the graphs of a valid plan.
+
+    With a `number`, forward saves an empty tensor that carries it, first of all tensors, so that backward can tell by
+    which of several plans forward ran; and the same integers are saved whatever the plan.
+    """
+    return _Emitter(step, plan, verify, number).emit()
+
+
+def numbered(number: int) -> torch.Tensor:
+    """An empty tensor that carries a number in its shape."""
+    return torch.empty((0, number))
+
+
+def number_of(tensor: torch.Tensor) -> int:
+    """The number that an empty tensor carries."""
+    return tensor.shape[1]
 
 
 class _Emitter:
-    def __init__(self, step: Step, plan: PlanSteps, verify: bool) -> None:
+    def __init__(self, step: Step, plan: PlanSteps, verify: bool, number: int | None) -> None:
         self.step = step
+        self.number = number
         self.region: Region = step.region
         self.plan = plan
         self.forward = fx.Graph()
@@ -156,6 +171,9 @@ class _Emitter:
 
     def _can_be_saved(self, node: fx.Node) -> bool:
         if tensor_of(node) is None:
+            if self.number is not None and node.op != "placeholder":
+                # Integers are computed again from those of the caller, so that all plans save the same ones.
+                return False
             return _is_number(node) and not _reaches_tangent(node, self.region)
         return node in self.forward_environment and (node.op == "placeholder" or node in self.made)
 
@@ -200,6 +218,18 @@ class _Emitter:
             # Saved tensors are inserted before this node, which goes away in the end.
             self.anchor = self.backward.create_node("placeholder", "anchor")
         self.first_tensor = self.anchor
+        if self.number is not None:
+            self._save_number(self.number)
+
+    def _save_number(self, number: int) -> None:
+        """Saves the number of the plan, and every integer that any plan might need."""
+        mark = self.forward.call_function(numbered, (number,))
+        example = next(tensor for primal in self.region.primals if (tensor := tensor_of(primal)) is not None)
+        mark.meta = {"val": example.new_empty((0, number), dtype=torch.float32, device="cpu")}
+        self._save(mark, mark, key=mark)
+        for node in self.region.primals:
+            if isinstance(node.meta.get("val"), torch.SymInt):
+                self._save(node, self.forward_environment[node], key=node)
 
     def _finish(self) -> Schedule:
         results = [fx.node.map_arg(output, self._resolve) for output in self.region.backward_outputs]

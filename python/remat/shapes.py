@@ -29,8 +29,9 @@ def bucket_top(size: int) -> int:
 class Shapes:
     """Replaces every symbol by the top of its bucket."""
 
-    def __init__(self) -> None:
-        self.tops: dict[Any, int] = {}
+    def __init__(self, sizes: dict[Any, int] | None = None) -> None:
+        # Sizes of symbols that are not planned at the top of their bucket.
+        self.tops: dict[Any, int] = dict(sizes or {})
 
     def number(self, size: int | torch.SymInt) -> int:
         """The largest value of a size within the bucket."""

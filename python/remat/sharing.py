@@ -1,118 +1,468 @@
-"""One budget for a model that torch.compile cuts into several regions.
+"""One budget for everything that a call of torch.compile captures, and a watch over what it does not.
 
-Where Python code cannot be traced, Dynamo compiles the model in parts, one at a time and while the first step runs: when a
-part is planned, the parts after it are not known. What is known is exact: the storages that earlier parts hold at this
-moment and, when the model came through `remat.compile`, all its parameters and the gradients that will stand beside them
-while a part runs its backward. What is left above that is shared by parameters: a part gets as much of it as it has of
-those parameters that no earlier part had, and more only if it cannot live on it. So equal blocks get equal shares, and
-the last part gets the rest. Where the model is not known, a part that others follow gets half.
+A session is one call of torch.compile; all regions that Dynamo captures for it get the same options object. Usually that is one
+region, the whole model, which is planned before it runs. Where Python code cannot be traced, the model comes in parts, one
+by one and while the first step runs. So the parts of a first step save as little as they can, and when it ends, all are
+planned together (`together`).
 
-A session is one call of torch.compile; all its parts get the same options object.
+Some memory belongs to no region: a loss outside of the module, work between parts, gradients of earlier backwards. The first
+step of each shape is measured (`watch`), gradients are looked at before every step. What is found is counted, by another plan;
+what does not fit is said once, with the number and the remedy, or raised with `strict=True`.
 """
 
 from __future__ import annotations
 
-import functools
+import dataclasses
+import time
 import warnings
 import weakref
+from collections import OrderedDict
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import nn
 
-from .errors import BudgetWarning
+from . import torch_compat, watch
+from .budget import format_bytes, in_bytes
+from .distributed import gradient_bucket_bytes
+from .errors import BudgetExceeded, BudgetTooSmall, BudgetWarning
+from .measure import storage_bytes
+from .options import Options
+from .pipeline import decide, report
+from .planner import Planned, book_of, find, lowest
+from .problem import Outside, output_values, with_outside
+from .release import leaves_of
+from .runner import Runner, Variant, buckets
+from .schedule import number_of
+from .together import Call, Gap, Profile, Together, keep_all_peak, least_saving, localized, peak
+from .watch import Watch
+
+# Plans that are kept for a model, one for each shape and amount of gradients; the least recently used goes first.
+MAX_PLANS = 8
+# Steps with more calls than were measured are measured again, but not for ever.
+MAX_MEASUREMENTS = 8
 
 _sessions: dict[int, Session] = {}
+_measuring: list[Session] = []
+Key = tuple[Any, ...]
+
+
+@dataclass
+class _Running:
+    """A call of a region, from its forward to its backward."""
+
+    runner: Runner
+    variant: Variant
+    reference: Any = None
+    # Parameters whose gradients may be given away in backward.
+    leaves: dict[int, torch.Tensor] = field(default_factory=dict)
+    profile_index: int | None = None
+
+
+@dataclass
+class _Step:
+    """A training step: from a forward with nothing waiting to the end of the backward after which nothing waits."""
+
+    key: Key
+    gradients: int
+    choice: dict[int, Variant]
+    meter: Watch | None = None
+    profile: Profile = field(default_factory=Profile)
+    # The sizes for which each region is planned.
+    sizes: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    n_calls: int = 0
+    is_ending: bool = False
 
 
 class Session:
-    """What the parts of one model hold."""
+    """The regions of one model, under one budget."""
 
     def __init__(self, options: Any) -> None:
         # Kept alive, because the identity of the options names the session.
         self.options = options
-        self.held: dict[int, Any] = {}
-        # Storages of parameters that belong to a part which was already planned.
-        self.covered: set[int] = set()
         self.model: Callable[[], nn.Module | None] = lambda: None
         # Whether any region so far was only a part of the model.
         self.is_cut = False
-        self.has_warned = False
-        # Regions that were captured while gradients were wanted.
+        # Regions that were captured while gradients were wanted, and runs of all of them.
         self.n_regions = 0
+        self.n_runs = 0
+        self.n_outside = 0
+        self.n_measured = 0
+        self.wants_measuring = True
+        self.meter: Watch | None = None
+        self.said: set[str] = set()
+        self.runners: list[Runner] = []
+        self.waiting: dict[int, _Running] = {}
+        self.leaves: dict[int, Any] = {}
+        self.step: _Step | None = None
+        # `None`: as assumed.
+        self.profiles: dict[Key, Profile | None] = {}
+        self.sizes: dict[Key, dict[int, tuple[int, ...]]] = {}
+        self.budgets: dict[Key, int] = {}
+        self.plans: OrderedDict[tuple[Key, int], dict[int, Variant]] = OrderedDict()
 
     def know(self, model: Any) -> None:
         """Tells which model is compiled, where that is known."""
         if isinstance(model, nn.Module):
             self.model = weakref.ref(model)
 
-    def portion(self, inputs: Iterable[Any], *, is_followed: bool) -> float:
-        """The part of what is left that a region with these inputs may use; everything when it is the whole model."""
-        if not self.is_cut or not torch.is_grad_enabled():
-            return 1.0
-        model = self.model()
-        parameters = [] if model is None else [p for p in model.parameters() if p.requires_grad]
-        trainable = {_key(parameter): _local(parameter).nbytes for parameter in parameters}
-        own = {_key(tensor) for tensor in inputs if isinstance(tensor, torch.Tensor)} & trainable.keys()
-        if own and own <= self.covered:
-            # All parts come again, for another shape.
-            self.covered = set()
-        open_bytes = sum(size for key, size in trainable.items() if key not in self.covered)
-        own_bytes = sum(trainable[key] for key in own - self.covered)
-        self.covered |= own
-        if own_bytes:
-            return own_bytes / open_bytes
-        return 0.5 if is_followed else 1.0
+    def share(self) -> None:
+        """Says that the regions to come are parts of one model, as the caller wants it."""
+        self.is_cut = True
+        self.said.add("cut")
 
-    def outside_bytes(self, inputs: Iterable[Any]) -> int:
-        """Bytes that are held while a part with these inputs runs, beside what its own graph holds."""
-        if not self.is_cut:
-            return 0
-        own = {_key(tensor) for tensor in inputs if isinstance(tensor, torch.Tensor)}
-        others = {key: storage.nbytes() for key, reference in self.held.items() if (storage := reference()) is not None}
-        gradients = 0
-        model = self.model()
-        if model is not None:
-            for tensor in (*model.parameters(), *model.buffers()):
-                others[_key(tensor)] = _local(tensor).untyped_storage().nbytes()
-                if tensor.requires_grad and _key(tensor) not in own:
-                    gradients += _local(tensor).nbytes
-        return gradients + sum(size for key, size in others.items() if key not in own)
+    # While compiling.
 
-    def warn_of_cut(self) -> None:
-        """Warns, once per model, that the budget is shared."""
-        if not self.has_warned:
-            self.has_warned = True
-            warnings.warn(
-                "torch.compile cut the model at a graph break, so its parts are planned one by one and share the budget:"
-                " each part gets a share by its parameters. Remove the break for a better plan"
-                " (TORCH_LOGS=graph_breaks names it)",
-                BudgetWarning,
-                stacklevel=2,
+    def add(self, runner: Runner, *, is_part: bool) -> Variant:
+        """Takes a region in and gives its first plan."""
+        self.runners.append(runner)
+        options = runner.options
+        if is_part and options.budget is not None:
+            self.say(
+                "cut",
+                "torch.compile cut the model at a graph break. The first step recomputes as much as it can; when it ends, the"
+                " parts are planned together. Remove the break for a better plan (TORCH_LOGS=graph_breaks names it)",
+            )
+            return runner.write(runner.step, least_saving(runner.step, options))
+        sizes = runner.example_sizes() if runner.can_switch else ()
+        return self._plan_whole(runner, sizes, gradients=0, is_first=True)
+
+    def _plan_whole(self, runner: Runner, sizes: tuple[int, ...], *, gradients: int, is_first: bool = False) -> Variant:
+        """A plan for a region that is the whole model, at the top of its bucket or, where that does not fit, for its size."""
+        options = runner.options
+        for attempt in (buckets(sizes), sizes):
+            step = runner.step_for(attempt)
+            if not gradients:
+                self.budgets[(runner.index, attempt)] = _budget(options, step.keep_all_peak)
+            always = step.outside.always + gradients
+            step = with_outside(step, Outside(always=always, between=step.outside.between))
+            try:
+                if is_first:
+                    variant = runner.write(step, decide(step, options))
+                else:
+                    budget = self.budgets.get((runner.index, attempt)) or _budget(options, step.keep_all_peak - gradients)
+                    begin = time.perf_counter()
+                    variant = runner.write(step, find(step, budget, options, book_of(step, options)))
+                    report(step, variant.planned, options, time.perf_counter() - begin)
+            except BudgetTooSmall:
+                if attempt == sizes:
+                    raise
+            else:
+                self._keep((runner.index, attempt), gradients, {runner.index: variant})
+                return variant
+        raise AssertionError("the loop returns or raises")
+
+    # While running.
+
+    def enter(self, device_type: str) -> None:
+        """Called before each call of the compiled module: begins and ends measuring.
+
+        Inside, torch.compile and autograd keep the modes and restore them, so it is too late there.
+        """
+        if torch_compat.is_in_backward():
+            return
+        for other in list(_measuring):
+            if other is not self and other.step is not None and not other.waiting:
+                # Its results are gone, so its backward will never come.
+                other._stop(other.step)
+        watch.clear()
+        if self.wants_measuring and torch.is_grad_enabled() and not _measuring:
+            meter = Watch(device_type)
+            if meter.start():
+                self.meter = meter
+                _measuring.append(self)
+
+    def leave(self) -> None:
+        """Called after each call of the compiled module: ends measuring where no region ran."""
+        if self.meter is not None:
+            self.meter.stop()
+            self.meter = None
+            _measuring.remove(self)
+            watch.clear()
+
+    def forward(self, runner: Runner, arguments: list[Any]) -> Any:
+        """Runs the forward of a region."""
+        self.n_runs += 1
+        step = self._current_step(runner, arguments)
+        index = step.n_calls
+        step.n_calls += 1
+        variant = step.choice.get(runner.index) or runner.variants[0]
+        running = _Running(runner, variant)
+        if runner.receiver is not None and not self.waiting:
+            running.leaves = leaves_of(arguments)
+        meter = step.meter
+        if meter is not None:
+            step.sizes[runner.index] = buckets(runner.sizes(arguments))
+            self._note_gap(step, meter)
+            own = meter.own(arguments)
+            outside = meter.current - own - step.gradients
+            waiting = self._waiting()
+            step.profile.calls.append(Call(runner.index, outside - self._saved(), waiting))
+            running.profile_index = index
+        results = variant.forward(arguments)
+        mark = results[runner.n_outputs].untyped_storage()
+        key = mark._cdata
+        running.reference = weakref.ref(mark, lambda _: self._forget(key))
+        self.waiting[key] = running
+        if meter is not None:
+            meter.mark()
+        return results
+
+    def backward(self, runner: Runner, arguments: list[Any]) -> Any:
+        """Runs the backward of a region, by the plan of its forward."""
+        mark = arguments[runner.n_numbers]
+        variant = runner.variants[number_of(mark)]
+        key = mark.untyped_storage()._cdata
+        del mark
+        step = self.step
+        meter = None if step is None else step.meter
+        if meter is not None and step is not None:
+            self._note_gap(step, meter)
+        running = self.waiting.pop(key, None)
+        place, expected = None if running is None else running.profile_index, 0
+        if step is not None and meter is not None and running is not None and running.profile_index is not None:
+            expected = self._note_backward(step, meter, running)
+            if not step.is_ending:
+                step.is_ending = True
+                torch_compat.after_backward(lambda: self._end_backward(step))
+        is_alone = running is not None and step is not None and step.n_calls == 1
+        leaves = running.leaves if running is not None and is_alone else {}
+        del running
+        results = runner.run_backward(variant, arguments, leaves)
+        if meter is not None and step is not None:
+            excess = meter.mark() - expected
+            if place is not None and excess > 0:
+                # What hooks use while gradients are given away.
+                call = step.profile.calls[place]
+                step.profile.calls[place] = dataclasses.replace(call, backward=call.backward + excess)
+        return results
+
+    def _current_step(self, runner: Runner, arguments: list[Any]) -> _Step:
+        step = self.step
+        if step is None or (not self.waiting and not torch_compat.is_in_backward()):
+            self.step = step = self._begin_step(runner, arguments)
+        elif step.meter is None and (profile := self.profiles.get(step.key)) is not None:
+            if step.n_calls >= len(profile.calls) and self.n_measured < MAX_MEASUREMENTS:
+                # More than was measured.
+                del self.profiles[step.key]
+        return step
+
+    def _begin_step(self, runner: Runner, arguments: list[Any]) -> _Step:
+        if self.step is not None and self.step.meter is not None:
+            # Its backward never came.
+            self._stop(self.step)
+        for argument in arguments:
+            if isinstance(argument, torch.Tensor) and argument.is_leaf and argument.requires_grad:
+                self.leaves.setdefault(id(argument), weakref.ref(argument))
+        sizes = runner.sizes(arguments)
+        key = (runner.index, buckets(sizes))
+        gradients = self._held_gradients(runner.options)
+        step = _Step(key, gradients, self._choice(runner, sizes, key, gradients))
+        self.wants_measuring = key not in self.profiles and self.n_measured < MAX_MEASUREMENTS
+        if self.meter is not None:
+            self._adopt(step)
+        elif self.wants_measuring and _measuring:
+            # Another model's step is measured, and this one is part of it.
+            self.profiles[key] = None
+        return step
+
+    def _choice(self, runner: Runner, sizes: tuple[int, ...], key: Key, gradients: int) -> dict[int, Variant]:
+        """The plans for a step."""
+        known = self.plans.get((key, gradients)) or self.plans.get(((runner.index, sizes), gradients))
+        if known is not None:
+            self._keep(key if (key, gradients) in self.plans else (runner.index, sizes), gradients, known)
+            return known
+        profile = self.profiles.get(key)
+        if profile is None and self.is_cut:
+            return {}
+        try:
+            if profile is not None:
+                return self._plan_together(key, profile, gradients)
+            return {runner.index: self._plan_whole(runner, sizes, gradients=gradients)}
+        except BudgetTooSmall as error:
+            if not gradients:
+                raise
+            choice = self._lowest(runner, sizes)
+            self.say(
+                "gradients",
+                f"{format_bytes(gradients)} of gradients from earlier backwards or in buckets of DDP are alive when a step begins, and with them"
+                f" the budget of {format_bytes(error.budget)} cannot be kept: {format_bytes(error.floor)} are needed. Raise"
+                " the budget, or free them before the step with zero_grad(set_to_none=True)",
+                error,
+            )
+        self._keep(key, gradients, choice)
+        return choice
+
+    def _keep(self, key: Key, gradients: int, choice: dict[int, Variant]) -> None:
+        self.plans[(key, gradients)] = choice
+        self.plans.move_to_end((key, gradients))
+        if len(self.plans) > MAX_PLANS:
+            self.plans.popitem(last=False)
+
+    def _lowest(self, runner: Runner, sizes: tuple[int, ...]) -> dict[int, Variant]:
+        if self.is_cut:
+            return {}
+        step = runner.step_for(buckets(sizes))
+        return {runner.index: runner.write(step, lowest(step, runner.options, book_of(step, runner.options)))}
+
+    def _held_gradients(self, options: Options) -> int:
+        """Bytes of the gradients that are there before a step, and of the buckets in which DDP copies those that come."""
+        there = 0 if options.accumulates else self._gradients()
+        in_buckets = gradient_bucket_bytes()
+        is_view = in_buckets and getattr(torch_compat.active_ddp(), "gradient_as_bucket_view", False)
+        return max(there, in_buckets) if is_view else there + in_buckets
+
+    def _gradients(self) -> int:
+        """Bytes of the gradients that are there before a step."""
+        gradients = (leaf.grad for reference in self.leaves.values() if (leaf := reference()) is not None)
+        return storage_bytes(_local(g) for g in gradients if g is not None and g.layout is torch.strided)
+
+    def _forget(self, key: int) -> None:
+        self.waiting.pop(key, None)
+        step = self.step
+        if not self.waiting and step is not None and step.meter is not None and not step.is_ending:
+            # The results were dropped without a backward.
+            self._stop(step)
+
+    # Measuring.
+
+    def _adopt(self, step: _Step) -> None:
+        """Measures a step, if its shape is new."""
+        step.meter, self.meter = self.meter, None
+        meter = step.meter
+        if meter is None or not self.wants_measuring:
+            self._stop(step)
+            return
+        self.n_measured += 1
+        self.wants_measuring = False
+        model = self.model()
+        known = [] if model is None else [_local(t) for t in (*model.parameters(), *model.buffers())]
+        leaves = [leaf for reference in self.leaves.values() if (leaf := reference()) is not None]
+        meter.own([*known, *leaves, *(_local(leaf.grad) for leaf in leaves if leaf.grad is not None)])
+        meter.mark()
+
+    def _waiting(self) -> tuple[int, ...]:
+        return tuple(running.runner.index for running in self.waiting.values())
+
+    def _saved(self) -> int:
+        return sum(running.variant.phases.saved for running in self.waiting.values())
+
+    def _note_gap(self, step: _Step, meter: Watch) -> None:
+        if step.n_calls > 1 or step.profile.calls:
+            highest = meter.mark()
+            step.profile.gaps.append(Gap(highest - step.gradients - self._saved(), self._waiting()))
+
+    def _note_backward(self, step: _Step, meter: Watch, running: _Running) -> int:
+        """Notes what is held outside of a backward, and returns the peak that its plan has with that."""
+        place = running.profile_index
+        assert place is not None
+        call, region = step.profile.calls[place], running.variant.step.region
+        tangents = [tensor for node in region.tangents for tensor in region.needs[node]]
+        held = region.fixed_bytes + running.variant.phases.saved + _bytes(region, tangents) + _output_bytes(running.variant)
+        outside = meter.current - held - step.gradients - self._saved()
+        step.profile.calls[place] = dataclasses.replace(call, backward=outside, backward_waiting=self._waiting())
+        return meter.current + running.variant.phases.backward - held + region.fixed_bytes
+
+    def _stop(self, step: _Step) -> None:
+        if step.meter is not None:
+            step.meter.stop()
+            step.meter = None
+            _measuring.remove(self)
+
+    def _end_backward(self, step: _Step) -> None:
+        """Called when autograd has finished; a step that still waits for another backward goes on."""
+        step.is_ending = False
+        meter = step.meter
+        if meter is None or self.waiting:
+            return
+        if not torch.distributed.is_available() or not torch.distributed.is_initialized():
+            # Among several ranks the buckets of the gradients would be seen here, which are reserved already.
+            self._note_gap(step, meter)
+        measured = meter.peak
+        self._stop(step)
+        self._learn(step, measured)
+
+    def _learn(self, step: _Step, measured: int) -> None:
+        """Plans again where the measured step shows that the plans do not hold the budget."""
+        key, profile, gradients = step.key, step.profile, step.gradients
+        first = self.runners[profile.calls[0].region]
+        is_simple = not self.is_cut and len(profile.calls) == 1
+        if is_simple:
+            variant = step.choice[first.index]
+            always = variant.step.outside.always
+            budget = self.budgets.get((first.index, key[1])) or _budget(first.options, variant.step.keep_all_peak)
+            _, local = localized(profile)
+            if peak([variant.step], [variant.phases], local, always) <= budget and measured <= budget:
+                self.profiles[key] = None
+                return
+        self.profiles[key], self.sizes[key] = profile, step.sizes
+        self.plans.pop((key, gradients), None)
+        try:
+            self._plan_together(key, profile, gradients)
+        except BudgetTooSmall as error:
+            if self.is_cut:
+                raise
+            self.say(
+                "outside",
+                f"a step takes {format_bytes(measured)} of a budget of {format_bytes(error.budget)}: memory outside of the"
+                f" compiled module (a loss, tensors that are kept, other models) is not in the plan, and with it"
+                f" {format_bytes(error.floor)} are needed. Raise the budget, or return the loss from the module"
+                " (remat.compile(..., loss=...))",
+                error,
+            )
+            self.profiles[key] = None
+            self._keep(key, gradients, step.choice)
+            return
+        budget = self.budgets[key]
+        if measured > budget:
+            self.say(
+                "first",
+                f"the first step took {format_bytes(measured)} of a budget of {format_bytes(budget)}: memory outside of the"
+                " compiled module was not known. It is counted from now on. A loss that the module returns"
+                " (remat.compile(..., loss=...)) is counted from the first step",
             )
 
-    def _forget(self, key: int, _: Any) -> None:
-        self.held.pop(key, None)
+    def _plan_together(self, key: Key, profile: Profile, gradients: int) -> dict[int, Variant]:
+        """Plans for all regions of a profile."""
+        regions, local = localized(profile)
+        runners = [self.runners[region] for region in regions]
+        steps = [runner.step_for(self.sizes[key][runner.index]) for runner in runners]
+        options = runners[0].options
+        always = max(step.outside.always for step in steps) + gradients
+        keep_all = keep_all_peak(steps, local, always)
+        if key not in self.budgets:
+            self.budgets[key] = _budget(options, keep_all - gradients)
+        begin = time.perf_counter()
+        plans: list[Planned] = Together(steps, local, always, options).plan(self.budgets[key])
+        choice = {}
+        for runner, step, planned in zip(runners, steps, plans, strict=True):
+            choice[runner.index] = runner.write(step, planned)
+            report(step, planned, options, time.perf_counter() - begin, keep_all)
+        self._keep(key, gradients, choice)
+        return choice
 
-    def watched(self, run: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
-        """Runs forward and remembers the storages that it reads and returns."""
-
-        def run_and_note(arguments: list[Any]) -> Any:
-            inputs = [argument for argument in arguments if isinstance(argument, torch.Tensor)]
-            results = run(arguments)
-            for tensor in (*inputs, *(r for r in results if isinstance(r, torch.Tensor))):
-                storage = tensor.untyped_storage()
-                key = storage._cdata
-                self.held[key] = weakref.ref(storage, functools.partial(self._forget, key))
-            return results
-
-        run_and_note._boxed_call = True  # type: ignore[attr-defined]
-        return run_and_note
+    def say(self, kind: str, message: str, error: Exception | None = None) -> None:
+        """Warns once of each kind; with `strict`, raises where a budget is not kept."""
+        is_strict = bool(self.runners) and self.runners[0].options.strict
+        if is_strict and kind != "cut":
+            raise error or BudgetExceeded(message)
+        if kind not in self.said:
+            self.said.add(kind)
+            warnings.warn(message, BudgetWarning, stacklevel=2)
 
 
-def _key(tensor: torch.Tensor) -> int:
-    return _local(tensor).untyped_storage()._cdata
+def _budget(options: Options, keep_all: int) -> int:
+    return keep_all if options.budget is None else in_bytes(options.budget, keep_all)
+
+
+def _bytes(region: Any, values: Iterable[int]) -> int:
+    return sum(region.values[value].bytes for value in set(values))
+
+
+def _output_bytes(variant: Variant) -> int:
+    return _bytes(variant.step.region, output_values(variant.step.region))
 
 
 def _local(tensor: Any) -> torch.Tensor:
@@ -127,35 +477,6 @@ def session(options: Any) -> Session:
     return _sessions[id(options)]
 
 
-class CaptureCheck:
-    """After the first training step of a compiled module: was anything of it captured?
-
-    torch.compile runs what it cannot trace as it is, without a word to the backend; then no budget holds, and the caller
-    must know. A hook of the module, which takes itself away after that step. Copies of the module do not check again.
-    """
-
-    def __init__(self, session: Session | None, compiled: nn.Module | None) -> None:
-        self.session = session
-        self.handle = None if compiled is None else compiled.register_forward_hook(self)
-
-    def __call__(self, compiled: nn.Module, arguments: Any, result: Any) -> None:
-        """Warns where the step ran outside of all regions."""
-        if not torch.is_grad_enabled() or not any(p.requires_grad for p in compiled.parameters()):
-            return
-        if self.handle is not None:
-            self.handle.remove()
-        if self.session is not None and self.session.n_regions == 0:
-            warnings.warn(
-                "torch.compile captured no part of the model, so it ran as it is and no budget holds. TORCH_LOGS=graph_breaks"
-                " tells why; remat.compile(..., fullgraph=True) makes it an error",
-                BudgetWarning,
-                stacklevel=2,
-            )
-
-    def __reduce__(self) -> Any:
-        return (CaptureCheck, (None, None))
-
-
-def share(budget: int, base: int, portion: float) -> int:
-    """The budget of a part; `base` is what it holds anyway."""
-    return base + int(portion * max(budget - base, 0))
+def forget(options: Any) -> None:
+    """Lets the next region with these options begin a session of its own."""
+    _sessions.pop(id(options), None)

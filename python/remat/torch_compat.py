@@ -10,6 +10,7 @@ import logging
 import os
 import sys
 import sysconfig
+import warnings
 from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
@@ -85,6 +86,66 @@ def forbid_donated_buffers() -> None:
         metadata.bw_donated_idxs = []
 
 
+def allows_other_saved_tensors() -> bool:
+    """Called while a joint graph is cut: whether forward may save other tensors at run time than the graph says.
+
+    AOTAutograd takes everything between outputs and integers as saved, so it may, unless tensor subclasses are taken apart
+    or states of generators are passed around the graph.
+    """
+    context = torch._guards.TracingContext.try_get()
+    metadata = getattr(context, "fw_metadata", None)
+    if metadata is None:
+        return False
+    has_subclasses = getattr(metadata, "subclass_inp_meta", None) or []
+    is_plain = all(type(meta).__name__ == "PlainTensorMeta" for meta in has_subclasses)
+    has_states = getattr(metadata, "num_graphsafe_rng_states", 0) or getattr(metadata, "is_rng_op_functionalized", False)
+    return is_plain and not has_states
+
+
+class _Unknown(list[bool]):
+    """Whether a saved tensor is an input of the graph, asked by position: unknown, which only costs a `detach`."""
+
+    def __getitem__(self, index: Any) -> Any:
+        return False
+
+
+def forget_saved_tensors() -> None:
+    """Called while forward is compiled: AOTAutograd must not look up by position what it noted about saved tensors."""
+    context = torch._guards.TracingContext.try_get()
+    metadata = getattr(context, "fw_metadata", None)
+    if metadata is None:
+        return
+    if hasattr(metadata, "saved_tensor_is_graph_input"):
+        metadata.saved_tensor_is_graph_input = _Unknown()
+    if hasattr(metadata, "dynamic_saved_tensors_idxs"):
+        metadata.dynamic_saved_tensors_idxs = {}
+
+
+def is_in_backward() -> bool:
+    """Whether autograd is running backward in this thread."""
+    task = getattr(torch._C, "_current_graph_task_id", None)
+    return task is not None and task() != -1
+
+
+def backward_id() -> int:
+    """A number for the backward that is running in this thread."""
+    return torch._C._current_graph_task_id()
+
+
+def will_accumulate(leaf: torch.Tensor) -> bool:
+    """Whether the backward that is running accumulates the gradient of a leaf; `torch.autograd.grad` does not."""
+    try:
+        return torch._C._will_engine_execute_node(torch.autograd.graph.get_gradient_edge(leaf).node)
+    except RuntimeError:
+        # What torch answers for a leaf in torch.autograd.grad.
+        return False
+
+
+def after_backward(function: Callable[[], None]) -> None:
+    """Has autograd call a function when the backward that is running ends."""
+    torch.autograd.Variable._execution_engine.queue_callback(function)
+
+
 def aot_backend(**kwargs: Any) -> Callable[..., Any]:
     """The Dynamo backend that calls AOTAutograd."""
     from torch._dynamo.backends.common import aot_autograd
@@ -130,14 +191,66 @@ def no_autograd_cache() -> Iterator[None]:
         yield
 
 
+@contextlib.contextmanager
+def no_recompile_limit() -> Iterator[None]:
+    """Lets one function be traced as often as somebody asks for a plan."""
+    config = torch._dynamo.config
+    names = [name for name in ("recompile_limit", "accumulated_recompile_limit") if hasattr(config, name)]
+    with config.patch({name: 2**31 for name in names}):
+        yield
+
+
+@contextlib.contextmanager
+def unrolled_layers() -> Iterator[None]:
+    """Has `nn.LSTM` traced step by step in every case.
+
+    Torch takes a fused kernel where the input needs no gradient. Its workspace is as large as all activations of the layer, is
+    unknown to fake tensors, and is missing where gradients are off, as they are inside a compiled forward.
+    """
+    table = torch._decomp.decompositions
+    name = "select_one_layer_lstm_function"
+    original, plain = getattr(table, name, None), getattr(table, "one_layer_lstm", None)
+    if original is None or plain is None:
+        yield
+        return
+    setattr(table, name, lambda input, hx, params: plain)
+    try:
+        yield
+    finally:
+        setattr(table, name, original)
+
+
+@contextlib.contextmanager
+def no_missing_gradients() -> Iterator[None]:
+    """Makes an error of torch's warning that an operation has no gradient, as some have none on the device `meta`.
+
+    The trace would go on without that part of backward, and the plan would be too small.
+    """
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message=".*an autograd kernel was not registered.*")
+        yield
+
+
 def is_split_by_ddp(module: fx.GraphModule) -> bool:
     """Whether `module` is a piece that Dynamo's DDP optimizer cut out to overlap communication."""
-    if not torch.distributed.is_available() or hasattr(module, "compile_subgraph_reason"):
-        return False
+    return not hasattr(module, "compile_subgraph_reason") and active_ddp() is not None
+
+
+def active_ddp() -> Any:
+    """The DistributedDataParallel that is running its forward, or `None`."""
+    if not torch.distributed.is_available() or not torch.distributed.is_initialized():
+        return None
     from torch.nn.parallel import DistributedDataParallel
 
-    active = getattr(DistributedDataParallel, "_get_active_ddp_module", lambda: None)
-    return active() is not None
+    return getattr(DistributedDataParallel, "_get_active_ddp_module", lambda: None)()
+
+
+def uncut_by_ddp() -> contextlib.AbstractContextManager[Any]:
+    """Keeps Dynamo from compiling bucket by bucket inside a DistributedDataParallel.
+
+    Besides cutting the plan, that way runs the first step with real tensors once more, outside of it.
+    """
+    return contextlib.nullcontext() if active_ddp() is None else torch._dynamo.config.patch(optimize_ddp=False)
 
 
 def hint(shape_env: Any, symbol: Any) -> int:
@@ -154,13 +267,16 @@ def hint(shape_env: Any, symbol: Any) -> int:
 
 
 def unwrapped(error: RematError) -> RematError:
-    """The same error in a form that torch.compile passes on as it is, so that `except remat.BudgetTooSmall` works."""
+    """The same error in a form that torch.compile passes on as it is, so that `except remat.BudgetTooSmall` works.
+
+    Its traceback begins at the caller of this function: the frames of Dynamo and of the planner tell users nothing.
+    """
     passed_on = getattr(torch._dynamo.exc, "ShortenTraceback", None)
     if passed_on is not None and not isinstance(error, passed_on):
         kind = type(error)
         error.__class__ = type(kind.__name__, (kind, passed_on), {"__module__": kind.__module__})
-        error.first_useful_frame = None  # type: ignore[attr-defined]
-    return error
+    error.first_useful_frame = sys._getframe(1)  # type: ignore[attr-defined]
+    return error.with_traceback(None)
 
 
 def allow_recurrent_layers(model: Any) -> None:

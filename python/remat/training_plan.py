@@ -8,16 +8,15 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-from . import pipeline
 from .budget import format_bytes
 from .options import Options
-from .planner import Planned, lowest, proven_floor
+from .planner import Planned, book_of, lowest, proven_floor
 from .problem import Step, node_costs
 
 SHOWN = 10
 
 
-@dataclass
+@dataclass(repr=False)
 class TrainingPlan:
     """What is kept and what is recomputed in one training step of a model."""
 
@@ -38,7 +37,7 @@ class TrainingPlan:
     @property
     def floor(self) -> int:
         """The smallest budget that the planner meets."""
-        return lowest(self.step, self.options, pipeline.book_of(self.step, self.options)).peak
+        return lowest(self.step, self.options, book_of(self.step, self.options)).peak
 
     @property
     def proven_floor(self) -> int:
@@ -53,7 +52,7 @@ class TrainingPlan:
 
     @property
     def recomputed(self) -> list[tuple[str, int, float]]:
-        """Name, runs beyond the first and their seconds of each recomputed operation, the dearest first."""
+        """Name, runs beyond the first and their seconds of each recomputed operation, most expensive first."""
         costs = node_costs(self.step)
         runs = Counter(index for kind, index in self.planned.steps if kind == "compute")
         again = [(index, n_runs - 1) for index, n_runs in runs.items() if n_runs > 1]
@@ -82,6 +81,13 @@ class TrainingPlan:
         return "\n".join(f"{label:<{width}}  {text}" for label, text in self.rows())
 
     __str__ = table
+
+    def __repr__(self) -> str:
+        return (
+            f"<TrainingPlan: budget {format_bytes(self.planned.budget)}, predicted peak {format_bytes(self.predicted_peak)} of"
+            f" {format_bytes(self.keep_all_peak)}, {len(self.recomputed)} of {len(self.step.ops) - 1} operations run again,"
+            f" +{100 * self.overhead:.1f} %>"
+        )
 
     def _repr_html_(self) -> str:
         summary = "".join(f"<tr><th>{html.escape(a)}</th><td>{html.escape(b)}</td></tr>" for a, b in self.rows())

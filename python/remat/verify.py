@@ -32,7 +32,8 @@ def compare(tensor: torch.Tensor, expected: torch.Tensor, op: str, source: str |
         where = f", from {source}" if source else ""
         raise RecomputeMismatch(
             f"recomputing {op}{where} gave other bits than its first run: the operation is not a function of its"
-            " inputs (an unseeded random number, an atomic sum, or memory that something else changed)",
+            " inputs (an unseeded random number, an atomic sum, or memory that something else changed). Atomic sums, as in the"
+            " gradient of indexing, repeat with torch.use_deterministic_algorithms(True), or with one thread on the CPU",
             op=op,
             source=source,
         )

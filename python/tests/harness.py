@@ -2,7 +2,7 @@
 
 Tracing a model with torch.compile takes longer than everything else together. So a model is traced and run once through
 torch.compile without a budget, and its graph is then planned, scheduled and run for each budget by calling forward
-and backward as AOTAutograd does. `test_models.py` also goes the whole way for one budget per model.
+and backward as AOTAutograd does. `test_models.py` also goes the whole way for some of them.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import remat
 import torch
-from remat import _remat
+from remat import _remat, codegen
 from remat.capture import capture
 from remat.planner import Book, Planned
 from remat.rewrites import apply_mask, draw_mask
@@ -63,6 +63,7 @@ def test_the_cache_is_used_checked_and_repaired(tmp_path: Path) -> None:
 
     def plan_hash() -> str:
         torch._dynamo.reset()
+        module.zero_grad(set_to_none=True)
         remat.compile(module, budget=budget, effort=0.01, cache_dir=str(tmp_path))(*batch).backward()
         return remat.regions()[-1].plan_hash
 
@@ -160,5 +161,15 @@ def test_bad_problems_and_planners_are_value_errors() -> None:
     with pytest.raises(ValueError, match="schema"):
         _remat.Problem("{}")
     module, batch = make("mlp")
-    with pytest.raises(ValueError, match="there is no planner `fastest`"):
+    with pytest.raises(ValueError, match="the option planner is 'fastest'.*it can be save-all or"):
         remat.plan(module, batch, budget="50%", planner="fastest")
+
+
+def test_constants_of_generated_functions_keep_clear_of_the_names_of_nodes() -> None:
+    graph = torch.fx.Graph()
+    x = graph.placeholder("constant_0")
+    y = graph.create_node("call_function", torch.ops.aten.mul.Tensor, (x, 0.5), name="constant_1")
+    graph.output([graph.call_function(torch.ops.aten.add.Tensor, (y, x))])
+    run = codegen.boxed(torch.fx.GraphModule({}, graph))
+    (result,) = run([torch.full((3,), 2.0)])
+    assert torch.equal(result, torch.full((3,), 3.0))

@@ -9,7 +9,6 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-import pytest
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
@@ -116,9 +115,8 @@ def _run(n_ranks: int, folder: Path, scenario: str) -> tuple[list[str], float]:
     return [file.read_text() if file.exists() else "" for file in files], max(ends) - min(ends)
 
 
-@pytest.mark.parametrize("n_ranks", [2, 4])
-def test_ranks_with_skewed_timings_run_the_same_plan(n_ranks: int, tmp_path: Path) -> None:
-    results, _ = _run(n_ranks, tmp_path, "skewed")
+def test_ranks_with_skewed_timings_run_the_same_plan(tmp_path: Path) -> None:
+    results, _ = _run(4, tmp_path, "skewed")
     assert len(set(results)) == 1 and " " in results[0], results
 
 

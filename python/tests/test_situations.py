@@ -87,7 +87,8 @@ def test_batches_of_other_sizes_keep_to_the_budget() -> None:
     torch.manual_seed(0)
     batches = [(torch.randn(n, 64), torch.randint(0, 10, (n,))) for n in (256, 200, 256, 64, 251)]
     budget = remat.plan(module, batches[0], effort=0.01).floor
-    free, compiled = remat.compile(module, effort=0.01), remat.compile(module, budget=budget, effort=0.01)
+    free = remat.compile(module, effort=0.01, in_place=False)
+    compiled = remat.compile(module, budget=budget, effort=0.01, in_place=False)
     for batch in batches:
         expected = _train(free, module, batch, 1)
         module.zero_grad(set_to_none=True)

@@ -3,6 +3,7 @@
 //! The command line writes the planning problem of each model into the build folder; the example `leaderboard` of
 //! remat-plan plans them. Further arguments go to the example: problem files, budgets, `--planners`, `--time-limit`.
 
+use crate::repository::{cargo, target_folder};
 use anyhow::{Context as _, Result, ensure};
 use std::path::Path;
 use std::process::Command;
@@ -19,8 +20,7 @@ const MODELS: &[(&str, &str, &[&str])] = &[
 
 /// Writes the problems and prints the table.
 pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<()> {
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), Into::into);
-    let folder = target.join("leaderboard");
+    let folder = target_folder(root).join("leaderboard");
     std::fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
     let mut files = Vec::new();
     for (name, model, options) in MODELS {
@@ -35,12 +35,6 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<()> {
     let mut command =
         cargo(root, &["run", "--release", "-p", "remat-plan", "--example", "leaderboard", "--"]);
     succeed(command.args(files).args(arguments))
-}
-
-fn cargo(root: &Path, arguments: &[&str]) -> Command {
-    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.args(arguments).current_dir(root);
-    command
 }
 
 fn succeed(command: &mut Command) -> Result<()> {

@@ -1,9 +1,8 @@
 //! On what and when something was measured: a small document beside every result.
 
-use crate::flags::available_threads;
 use crate::format::facts;
-use crate::memory;
 use crate::output::{Paint, Report};
+use crate::{memory, threads};
 use remat_plan::Bytes;
 use serde::Serialize;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -31,7 +30,7 @@ impl Environment {
             command: std::iter::once("remat".to_owned()).chain(words).collect::<Vec<_>>().join(" "),
             system: format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
             processor: processor(),
-            threads_available: available_threads(),
+            threads_available: threads::available(),
             memory_total_bytes: memory::total(),
             memory_limit_bytes: memory::group_limit(),
         }

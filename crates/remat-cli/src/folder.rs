@@ -1,14 +1,12 @@
-//! A folder of results: every file appears complete or not at all, and the folder is made when it is missing.
+//! A folder of results: files are written atomically, and the folder is made when it is missing.
 
 use crate::draw::Picture;
 use crate::files;
 use crate::format::plural;
 use crate::output::{Paint, Report};
 use anyhow::{Context as _, Result};
-use remat::report::Timeline;
-use remat_plan::Bytes;
+use remat::report::Timelines;
 use serde::Serialize;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 /// A folder that exists and can be written to.
@@ -21,12 +19,12 @@ pub(crate) struct Folder {
 impl Folder {
     /// Makes the folder, and fails now rather than after minutes of work when nothing can be written into it.
     pub(crate) fn create(path: &Path) -> Result<Folder> {
-        fs::create_dir_all(path).with_context(|| format!("making the folder {}", path.display()))?;
+        files::create_folder(path)?;
         files::check_writable(&path.join("probe"))?;
         Ok(Folder { path: path.to_owned(), written: Vec::new() })
     }
 
-    /// Where a file of this name stands.
+    /// The path of a file of this name.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.path.join(name)
     }
@@ -39,7 +37,7 @@ impl Folder {
 
     /// Any bytes.
     pub(crate) fn write(&mut self, name: &str, bytes: impl AsRef<[u8]>) -> Result<()> {
-        files::write_bytes(&self.path(name), bytes.as_ref())?;
+        files::write(&self.path(name), bytes)?;
         if !self.written.iter().any(|written| written == name) {
             self.written.push(name.to_owned());
         }
@@ -72,41 +70,8 @@ pub(crate) fn csv<R: Serialize>(rows: &[R]) -> Result<Vec<u8>> {
     writer.into_inner().context("ending the table")
 }
 
-/// Timelines of one step under different plans, for the report.
-#[derive(Serialize)]
-pub(crate) struct Timelines {
-    model: String,
-    programs: Vec<ProgramTimeline>,
-}
-
-#[derive(Serialize)]
-struct ProgramTimeline {
-    name: String,
-    budget_bytes: Option<Bytes>,
-    #[serde(flatten)]
-    timeline: Timeline,
-}
-
-impl Timelines {
-    /// The step without recomputation.
-    pub(crate) fn keep_all(model: &str, timeline: Timeline) -> Timelines {
-        let keep_all = ProgramTimeline { name: "keep all".to_owned(), budget_bytes: None, timeline };
-        Timelines { model: model.to_owned(), programs: vec![keep_all] }
-    }
-
-    /// The same step under a plan.
-    pub(crate) fn with(mut self, planner: &str, budget: Bytes, timeline: Timeline) -> Timelines {
-        self.programs.push(ProgramTimeline {
-            name: planner.to_owned(),
-            budget_bytes: Some(budget),
-            timeline,
-        });
-        self
-    }
-}
-
 impl Report for Timelines {
-    const SCHEMA: &'static str = "remat.timeline/1";
+    const SCHEMA: &'static str = Timelines::SCHEMA;
 
     /// A timeline has no form for people but its picture.
     fn text(&self, _: Paint) -> String {

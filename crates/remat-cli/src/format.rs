@@ -2,6 +2,7 @@
 
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, Table};
+use remat::profile::Sample;
 
 /// A duration with three digits and the unit that suits it.
 pub(crate) fn seconds(seconds: f64) -> String {
@@ -17,6 +18,17 @@ pub(crate) fn seconds(seconds: f64) -> String {
         _ => 0,
     };
     format!("{value:.decimals$} {unit}")
+}
+
+/// A median with its spread, where more than one run was timed.
+pub(crate) fn timing(sample: Sample) -> String {
+    let median = seconds(sample.median);
+    if sample.n_runs < 2 { median } else { format!("{median} ± {}", seconds(sample.spread)) }
+}
+
+/// A number such as a learning rate: without dozens of zeros.
+pub(crate) fn number(x: f64) -> String {
+    if x == 0.0 || (1e-4..1e6).contains(&x.abs()) { x.to_string() } else { format!("{x:e}") }
 }
 
 /// A cost in a problem's own unit; only seconds are scaled.
@@ -56,7 +68,7 @@ pub(crate) fn plural(n: usize, noun: &str) -> String {
     format!("{} {noun}{}", count(n), if n == 1 { "" } else { "s" })
 }
 
-/// Where the text of a column stands.
+/// How the text of a column is aligned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Align {
     /// Words.
@@ -99,6 +111,14 @@ mod tests {
             shown,
             ["0.00 s", "0.42 µs", "1.23 ms", "98.8 ms", "500 ms", "1.00 s", "12.3 s", "1234 s"]
         );
+    }
+
+    #[test]
+    fn one_run_has_no_spread_and_long_numbers_have_an_exponent() {
+        let sample = |n_runs| Sample { median: 0.5, spread: 0.01, n_runs };
+        assert_eq!([timing(sample(1)), timing(sample(2))], ["500 ms", "500 ms ± 10.0 ms"]);
+        let shown = [0.0, 0.001, 1.5, 1e30, -1e-5].map(number);
+        assert_eq!(shown, ["0", "0.001", "1.5", "1e30", "-1e-5"]);
     }
 
     #[test]

@@ -1,8 +1,118 @@
-//! The log of a training run: CSV with one line per step. Losses are printed so that reading gives the same bits.
+//! The log of a training run: CSV with one row per step. Losses are printed so that reading gives the same bits.
+//!
+//! Each row is handed to the operating system whole. A resumed run keeps the rows up to its checkpoint and drops the rest,
+//! so each step appears once.
 
+use crate::files;
 use anyhow::{Context as _, Result, bail};
-use serde::Deserialize;
-use std::path::Path;
+use remat_plan::Bytes;
+use serde::{Deserialize, Serialize};
+use std::fs::{File, OpenOptions};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+/// What is known about a step.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Row {
+    pub(crate) step: u64,
+    pub(crate) loss: f32,
+    pub(crate) learning_rate: f64,
+    /// Norm of all gradients before clipping.
+    pub(crate) grad_norm: Option<f32>,
+    pub(crate) seconds: f64,
+    /// Tokens, images or examples per second.
+    pub(crate) per_second: f64,
+    pub(crate) peak_bytes: Bytes,
+    /// Loss on held-out data, after the steps that are evaluated.
+    pub(crate) eval_loss: Option<f32>,
+    pub(crate) eval_accuracy: Option<f32>,
+}
+
+const N_COLUMNS: usize = 9;
+
+/// The first line; `unit` is what is counted per second.
+fn header(unit: &str) -> [String; N_COLUMNS] {
+    let rate = format!("{unit}_per_second");
+    let names = ["step", "loss", "learning_rate", "grad_norm", "seconds", &rate, "peak_bytes", "eval_loss"];
+    let [step, loss, learning_rate, norm, seconds, rate, peak, eval_loss] = names.map(str::to_owned);
+    [step, loss, learning_rate, norm, seconds, rate, peak, eval_loss, "eval_accuracy".to_owned()]
+}
+
+impl Row {
+    fn cells(&self) -> [String; N_COLUMNS] {
+        let known = |x: Option<f32>| x.map_or_else(String::new, |x| x.to_string());
+        [
+            self.step.to_string(),
+            self.loss.to_string(),
+            self.learning_rate.to_string(),
+            known(self.grad_norm),
+            format!("{:.6}", self.seconds),
+            format!("{:.1}", self.per_second),
+            self.peak_bytes.0.to_string(),
+            known(self.eval_loss),
+            known(self.eval_accuracy),
+        ]
+    }
+}
+
+fn lines<R: IntoIterator<Item: AsRef<[u8]>>>(rows: impl IntoIterator<Item = R>) -> Result<Vec<u8>> {
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    for row in rows {
+        writer.write_record(row)?;
+    }
+    writer.into_inner().context("writing rows")
+}
+
+/// A log that a run writes.
+#[derive(Debug)]
+pub(crate) struct LossWriter {
+    path: PathBuf,
+    file: File,
+}
+
+impl LossWriter {
+    /// Opens a log whose rows up to `step` stay; 0 starts over. `unit` is what is counted per second.
+    pub(crate) fn open(path: &Path, step: u64, unit: &str) -> Result<LossWriter> {
+        let header = header(unit);
+        let mut kept = lines([&header])?;
+        if step > 0 && path.exists() {
+            let text =
+                std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
+            // A row without its line break was torn by a crash.
+            let whole = &text[..text.rfind('\n').map_or(0, |end| end + 1)];
+            let mut reader = csv::ReaderBuilder::new().flexible(true).from_reader(whole.as_bytes());
+            let is_ours = reader.headers().is_ok_and(|found| found.iter().eq(&header));
+            anyhow::ensure!(
+                is_ours,
+                "{} is not the log of such a run: its first line is not `{}`",
+                path.display(),
+                header.join(",")
+            );
+            for row in reader.records() {
+                let row = row.with_context(|| format!("reading {}", path.display()))?;
+                let number = row.get(0).and_then(|number| number.parse::<u64>().ok());
+                if row.len() == N_COLUMNS && number.is_some_and(|number| number <= step) {
+                    kept.extend(lines([&row])?);
+                }
+            }
+        }
+        files::write(path, kept)?;
+        let file = OpenOptions::new().append(true).open(path);
+        let file = file.with_context(|| format!("writing {}", path.display()))?;
+        Ok(LossWriter { path: path.to_owned(), file })
+    }
+
+    /// Adds a row.
+    pub(crate) fn add(&mut self, row: &Row) -> Result<()> {
+        let written = self.file.write_all(&lines([row.cells()])?);
+        written.with_context(|| format!("writing {}", self.path.display()))
+    }
+
+    /// Makes what was added durable: before a checkpoint that builds on it.
+    pub(crate) fn sync(&mut self) -> Result<()> {
+        self.file.sync_data().with_context(|| format!("writing {}", self.path.display()))
+    }
+}
 
 /// A log in memory; columns beyond these are not looked at.
 #[derive(Clone, PartialEq, Debug)]
@@ -48,6 +158,41 @@ impl LossLog {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn row(step: u64) -> Row {
+        Row {
+            step,
+            loss: 0.1,
+            learning_rate: 1e-3,
+            grad_norm: None,
+            seconds: 0.5,
+            per_second: 64.0,
+            peak_bytes: Bytes(4096),
+            eval_loss: Some(0.25),
+            eval_accuracy: None,
+        }
+    }
+
+    #[test]
+    fn rows_after_the_checkpoint_and_torn_rows_are_dropped() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("loss.csv");
+        let mut log = LossWriter::open(&path, 0, "tokens").unwrap();
+        (1..=4).for_each(|step| log.add(&row(step)).unwrap());
+        assert_eq!(LossLog::read(&path).unwrap().rows[3], LossRow { step: 4, loss: 0.1 });
+        std::fs::write(&path, std::fs::read_to_string(&path).unwrap() + "5,0.1").unwrap();
+        let mut log = LossWriter::open(&path, 2, "tokens").unwrap();
+        log.add(&row(3)).unwrap();
+        let text = std::fs::read_to_string(&path).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 4, "{text}");
+        assert_eq!(lines[3], "3,0.1,0.001,,0.500000,64.0,4096,0.25,");
+        // A fresh run starts over; another file is not overwritten by a resumed run.
+        LossWriter::open(&path, 0, "tokens").unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap().lines().count(), 1);
+        std::fs::write(&path, "my notes\n").unwrap();
+        assert!(LossWriter::open(&path, 2, "tokens").unwrap_err().to_string().contains("is not the log"));
+    }
 
     fn read(text: &str) -> Result<LossLog> {
         let file = tempfile::NamedTempFile::new().unwrap();

@@ -6,6 +6,7 @@
 //! Data goes to stdout, everything else to stderr. Exit code 0: done. 1: the command ran, and the answer is no (a
 //! budget cannot be met, bits differ, a plan is wrong). 2: misuse, bad input or a failure. 130: stopped by a signal.
 
+mod answer;
 mod chart;
 mod command;
 mod draw;
@@ -17,14 +18,17 @@ mod format;
 mod loss_log;
 mod memory;
 mod output;
-mod page;
+mod planning;
 mod prices;
 mod progress;
+mod slowdown;
+mod speeds;
 mod sweep;
 mod target;
+mod threads;
 mod training;
 
-use clap::Parser;
+use clap::{CommandFactory as _, Parser};
 use command::Command;
 use output::{Output, Paint};
 use std::process::ExitCode;
@@ -33,81 +37,137 @@ use std::process::ExitCode;
 #[derive(Debug, Parser)]
 #[command(name = "remat", version, propagate_version = true, max_term_width = 110)]
 #[command(
-    after_help = "Exit codes: 0 done, 1 the answer is no (does not fit, not equal, not valid), 2 bad input or failure, \
-130 stopped by a signal."
+    after_help = "Exit codes: 0 done, 1 the answer is no (does not fit, not equal, not valid, diverged), 2 bad input \
+or failure, 130 stopped by a signal."
 )]
 struct Cli {
-    /// Print one JSON document with a `schema` field instead of text.
+    /// Print one JSON document with a `schema` field instead of text; after a failure, the error.
     #[arg(long, global = true)]
     json: bool,
     #[command(subcommand)]
     command: Command,
 }
 
-/// The answer of a command that ran.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Answer {
-    /// Done: it fits, it is equal, it is valid.
-    Yes,
-    /// The command did its work, and the answer is no.
-    No,
-    /// The user stopped the command, and it ended in order.
-    Stopped,
-}
-
-impl Answer {
-    /// The answer to a question.
-    fn of(holds: bool) -> Answer {
-        if holds { Answer::Yes } else { Answer::No }
-    }
-}
-
 fn main() -> ExitCode {
     report_panics_as_errors();
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return misuse(&error),
+    };
     let mut out = Output::stdout(cli.json);
-    // A panic is our bug. The hook has printed it as an error; here it only becomes the exit code of one.
+    // A panic is our bug. The hook has printed it as an error; here it only becomes a document and an exit code.
     let ran = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        let answer = cli.command.run(&mut out)?;
+        let answer = cli.command.run(&mut out, Cli::command())?;
         out.flush()?;
         anyhow::Ok(answer)
     }));
-    match ran {
-        Ok(Ok(Answer::Yes)) => ExitCode::SUCCESS,
-        Ok(Ok(Answer::No)) => ExitCode::from(1),
-        Ok(Ok(Answer::Stopped)) => ExitCode::from(training::STOPPED),
+    let error = match ran {
+        Ok(Ok(answer)) => return answer.exit_code(),
         Ok(Err(error)) => {
-            // What was printed before the failure still reaches its reader; a second failure adds nothing.
-            let _ = out.flush();
-            eprintln!("{} {error:#}", Paint::stderr().bad("error:"));
-            ExitCode::from(2)
+            let error = format!("{error:#}");
+            eprintln!("{} {error}", Paint::stderr().bad("error:"));
+            error
         }
-        Err(_) => ExitCode::from(2),
-    }
+        Err(payload) => format!("internal error: {}", panic_message(&*payload)),
+    };
+    // What was printed before the failure still reaches its reader; a second failure adds nothing.
+    let _ = out.failure(&error, answer::FAILED).and_then(|()| out.flush());
+    ExitCode::from(answer::FAILED)
 }
 
-/// Users get one line that says where to look; whoever sets `RUST_BACKTRACE` gets Rust's own report.
+/// Ends a command line that cannot be read, or one that only asks for help.
+fn misuse(error: &clap::Error) -> ExitCode {
+    let wants_json = std::env::args_os().any(|word| word == "--json");
+    let code = u8::try_from(error.exit_code()).unwrap_or(answer::FAILED);
+    if error.use_stderr() && wants_json {
+        // The message without its heading and without the lines on usage.
+        let text = error.render().to_string();
+        let text = text.trim_start_matches("error:").split("\n\nUsage:").next().unwrap_or_default();
+        let mut out = Output::stdout(true);
+        let _ = out.failure(text.trim(), code).and_then(|()| out.flush());
+    }
+    // Nothing can be done about a closed stderr.
+    let _ = error.print();
+    ExitCode::from(code)
+}
+
+/// Prints a panic as one line that says where to look; with `RUST_BACKTRACE` set, Rust's own report is kept.
 fn report_panics_as_errors() {
     if std::env::var_os("RUST_BACKTRACE").is_some() {
         return;
     }
     std::panic::set_hook(Box::new(|info| {
         let place = info.location().map_or_else(String::new, |at| format!(" at {}:{}", at.file(), at.line()));
-        let payload = info.payload();
-        let text =
-            payload.downcast_ref::<&str>().copied().or(payload.downcast_ref::<String>().map(String::as_str));
-        let message = text.unwrap_or("no message");
+        let message = panic_message(info.payload());
         eprintln!("error: internal error{place}: {message}; please report it with the command you ran");
     }));
+}
+
+fn panic_message(payload: &dyn std::any::Any) -> &str {
+    let text = payload.downcast_ref::<&str>().copied();
+    text.or(payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory as _;
 
     #[test]
     fn flags_are_consistent_and_no_model_option_collides_with_a_flag() {
         Cli::command().debug_assert();
+    }
+
+    /// Commands in code blocks and code spans, with continued lines joined and comments removed.
+    fn commands(page: &str) -> Vec<String> {
+        let text = page.replace("\\\n", " ");
+        let (mut found, mut is_fenced) = (Vec::new(), false);
+        for line in text.lines() {
+            is_fenced ^= line.starts_with("```");
+            if !is_fenced && !line.starts_with("    ") {
+                found.extend(line.split('`').skip(1).step_by(2).map(str::to_owned));
+                continue;
+            }
+            let line = line.trim().trim_start_matches("$ ").replace("cargo run --release -- ", "remat ");
+            found.push(line.split(" # ").next().unwrap_or_default().trim().to_owned());
+        }
+        found.retain(|command| command.starts_with("remat "));
+        found
+    }
+
+    /// The words of a command; what is between quotes is one.
+    fn words(command: &str) -> Vec<&str> {
+        let mut words = Vec::new();
+        for (at, part) in command.split('"').enumerate() {
+            if at % 2 == 1 { words.push(part) } else { words.extend(part.split_whitespace()) }
+        }
+        words
+    }
+
+    #[test]
+    fn every_command_in_the_docs_is_understood() {
+        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let docs = std::fs::read_dir(root.join("docs")).unwrap().map(|entry| entry.unwrap().path());
+        let pages = docs.filter(|path| path.extension().is_some_and(|end| end == "md"));
+        let mut n_parsed = 0;
+        for path in
+            pages.chain([root.join("README.md"), root.join("CONTRIBUTING.md"), root.join("bench/README.md")])
+        {
+            for command in commands(&std::fs::read_to_string(&path).unwrap()) {
+                // Placeholders, what is left out, and a command's name alone are not for parsing.
+                let is_placeholder =
+                    |word: &str| word.len() > 1 && word.chars().all(|c| c.is_ascii_uppercase());
+                let words = words(&command);
+                if words.len() < 3
+                    || words.iter().any(|w| is_placeholder(w) || w.contains("...") || w.contains(['…', '|']))
+                {
+                    continue;
+                }
+                if let Err(error) = Cli::try_parse_from(&words) {
+                    panic!("{}: {command}\n{error}", path.display());
+                }
+                n_parsed += 1;
+            }
+        }
+        assert!(n_parsed > 20, "only {n_parsed} commands were found");
     }
 }

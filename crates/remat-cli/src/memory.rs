@@ -8,7 +8,7 @@ pub(crate) fn peak_resident() -> Option<Bytes> {
     field("/proc/self/status", "VmHWM:")
 }
 
-/// Begins counting the peak anew, so that it says something about what follows. Returns whether that worked.
+/// Restarts counting the peak, so that it says something about what follows. Returns whether that worked.
 pub(crate) fn reset_peak() -> bool {
     fs::write("/proc/self/clear_refs", "5").is_ok()
 }

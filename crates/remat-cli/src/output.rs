@@ -38,12 +38,29 @@ pub(crate) struct Output {
     out: BufWriter<Stdout>,
     is_json: bool,
     is_closed: bool,
+    has_document: bool,
+}
+
+/// Why a command failed, as a document.
+#[derive(Serialize)]
+struct Failure<'a> {
+    error: &'a str,
+    exit_code: u8,
+}
+
+impl Report for Failure<'_> {
+    const SCHEMA: &'static str = "remat.error/1";
+
+    /// People read stderr.
+    fn text(&self, _: Paint) -> String {
+        String::new()
+    }
 }
 
 impl Output {
     /// Text, or JSON when asked for.
     pub(crate) fn stdout(is_json: bool) -> Output {
-        Output { out: BufWriter::new(std::io::stdout()), is_json, is_closed: false }
+        Output { out: BufWriter::new(std::io::stdout()), is_json, is_closed: false, has_document: false }
     }
 
     /// Whether one JSON document is wanted.
@@ -61,7 +78,13 @@ impl Output {
         if !self.is_json {
             return self.text(&report.text(Paint::stdout()));
         }
+        self.has_document = true;
         self.text(&json(report)?)
+    }
+
+    /// Ends with a document that holds the error, where JSON is wanted and no other document was printed.
+    pub(crate) fn failure(&mut self, error: &str, exit_code: u8) -> Result<()> {
+        if self.has_document { Ok(()) } else { self.report(&Failure { error, exit_code }) }
     }
 
     /// Prints text as it is.

@@ -1,6 +1,7 @@
 //! The rows of a sweep: one per case and program, and the summary that compares each program with keeping everything.
 
-use crate::format::{change, seconds};
+use crate::format::seconds;
+use crate::slowdown::{self, Slowdown};
 use crate::target::overhead_percent;
 use remat::pipeline::{Prepared, Program};
 use remat::profile::Sample;
@@ -26,6 +27,8 @@ pub(crate) struct Row {
     pub(crate) step_seconds: Option<Sample>,
     /// Measured, against keeping everything.
     pub(crate) overhead_percent: Option<f64>,
+    /// The overhead is not larger than the spread of single steps.
+    pub(crate) overhead_is_within_spread: Option<bool>,
     /// Predicted by the plan.
     pub(crate) planned_overhead_percent: Option<f64>,
     /// How far the plan is above its proved lower bound.
@@ -38,7 +41,7 @@ pub(crate) struct Row {
     pub(crate) n_recomputed: Option<usize>,
     pub(crate) retained_bytes: Option<Bytes>,
     pub(crate) saved_bytes: Option<Bytes>,
-    /// Losses and state are those of the program that keeps everything, to the bit.
+    /// Losses and state match the program that keeps everything, to the bit.
     pub(crate) bits_equal: Option<bool>,
     /// Why something is missing.
     pub(crate) note: Option<String>,
@@ -70,7 +73,7 @@ impl Row {
     /// Adds what the plan says.
     pub(crate) fn fill_plan(&mut self, prepared: &Prepared, program: &Program, decisions: &[DecisionRow]) {
         let base = prepared.problem.problem.base_cost();
-        let plan = &program.plan;
+        let plan = program.plan();
         let of = |fate: Decision| decisions.iter().filter(move |row| row.decision == fate);
         let bytes = |fate: Decision| of(fate).map(|row| row.median_mem_size_bytes).sum();
         self.predicted_peak_bytes = Some(program.peak());
@@ -78,7 +81,7 @@ impl Row {
         self.planned_overhead_percent = Some(overhead_percent(&prepared.problem.problem, plan));
         self.gap_percent = plan.lower_bound.filter(|&b| b > 0.0).map(|b| 100.0 * (plan.cost / b - 1.0));
         self.recomputation_seconds = Some(plan.cost - base);
-        self.n_recomputes = Some(program.schedule.n_recomputes());
+        self.n_recomputes = Some(program.schedule().n_recomputes());
         self.n_retained = Some(of(Decision::Retained).count());
         self.n_recomputed = Some(of(Decision::Recompute).count());
         self.retained_bytes = Some(bytes(Decision::Retained));
@@ -97,8 +100,9 @@ impl Row {
         if self.budget_bytes.is_some() {
             self.peak_change_percent = Some(percent_change(performance.measured_peak, keep_all_peak));
             self.bits_equal = oracle.map(|oracle| performance.has_the_bits_of(oracle));
-            self.overhead_percent =
-                oracle.map(|oracle| 100.0 * (performance.time.median / oracle.time.median - 1.0));
+            let slowdown = oracle.map(|oracle| Slowdown::of(performance.time, oracle.time));
+            self.overhead_percent = slowdown.map(|slowdown| slowdown.percent);
+            self.overhead_is_within_spread = slowdown.map(|slowdown| slowdown.is_within_spread);
         }
     }
 
@@ -107,11 +111,17 @@ impl Row {
         self.measured_peak_bytes.or(self.predicted_peak_bytes)
     }
 
+    /// The measured overhead for people.
+    pub(crate) fn overhead(&self) -> Option<String> {
+        let is_within_spread = self.overhead_is_within_spread.unwrap_or(false);
+        self.overhead_percent.map(|percent| slowdown::text(percent, is_within_spread))
+    }
+
     /// One line while the sweep runs.
     pub(crate) fn line(&self) -> String {
         let peak = self.peak().map_or_else(|| "no plan".to_owned(), |peak| format!("peak {peak}"));
         let time = self.step_seconds.map_or_else(String::new, |t| format!(", {} a step", seconds(t.median)));
-        let overhead = self.overhead_percent.map_or_else(String::new, |p| format!(" ({})", change(p)));
+        let overhead = self.overhead().map_or_else(String::new, |text| format!(", {text}"));
         let note = self.note.as_ref().map_or_else(String::new, |note| format!("; {note}"));
         format!("{}, {}: {peak}{time}{overhead}{note}\n", self.case, self.program)
     }
@@ -129,6 +139,7 @@ impl Row {
             step_spread_s: self.step_seconds.map(|t| t.spread),
             n_timed_steps: self.step_seconds.map(|t| t.n_runs),
             overhead_percent: self.overhead_percent,
+            overhead_is_within_spread: self.overhead_is_within_spread,
             planned_overhead_percent: self.planned_overhead_percent,
             gap_percent: self.gap_percent,
             planning_s: self.planning_seconds,
@@ -156,6 +167,7 @@ pub(crate) struct FlatRow<'a> {
     step_spread_s: Option<f64>,
     n_timed_steps: Option<usize>,
     overhead_percent: Option<f64>,
+    overhead_is_within_spread: Option<bool>,
     planned_overhead_percent: Option<f64>,
     gap_percent: Option<f64>,
     planning_s: Option<f64>,

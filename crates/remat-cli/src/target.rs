@@ -5,9 +5,10 @@
 
 use crate::files;
 use crate::flags::{CostKind, PlannerFlags, StepFlags, model_parser};
+use crate::planning::{self, compile};
 use anyhow::{Result, bail};
 use clap::Args;
-use remat::pipeline::{Fit, Prepared, Program, Refusal, compile};
+use remat::pipeline::{Fit, Prepared, Program, Refusal};
 use remat_plan::{Bytes, Floor, Outcome, Plan, Problem, Request, Status, memory_floor, solve};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -19,7 +20,7 @@ pub(crate) struct TargetFlags {
     /// The model; `remat models` lists them.
     #[arg(value_parser = model_parser(), hide_possible_values = true)]
     model: Option<String>,
-    /// Plan the `remat.problem/1` JSON of this file instead of a model.
+    /// Plan the `remat.problem/1` of this file, JSON or text, instead of a model.
     #[arg(long, value_name = "FILE")]
     problem: Option<PathBuf>,
 }
@@ -65,7 +66,7 @@ impl TargetFlags {
             }
             (None, Some(path)) => {
                 if let Some(flag) = step.first_typed() {
-                    bail!("--{flag} says something about a model; it cannot be used with --problem");
+                    bail!("--{flag} is an option of models; it cannot be used with --problem");
                 }
                 let begin = Instant::now();
                 let problem = Box::new(files::read_problem(path)?);
@@ -109,14 +110,14 @@ impl Target {
         let mut request = flags.request(budget);
         let planner = &flags.planner;
         match self {
-            Target::Model(prepared) => Ok(match compile(prepared, planner, &request)? {
-                Fit::Fits(program) => Planned::Fits { plan: program.plan.clone(), program: Some(program) },
+            Target::Model(prepared) => Ok(match compile(prepared, planner, request)? {
+                Fit::Fits(program) => Planned::Fits { plan: program.plan().clone(), program: Some(program) },
                 Fit::Refused(refusal) => Planned::Refused(refusal),
             }),
             Target::File { problem, floor, read_in, .. } => Ok({
                 // A limit on time is one of the whole command.
                 request.time_limit = request.time_limit.map(|limit| limit.saturating_sub(2 * *read_in));
-                match solve(problem, planner, &request)? {
+                match planning::solve(problem, planner, request)? {
                     Outcome::Optimal(plan) | Outcome::Feasible(plan, _) => {
                         Planned::Fits { plan, program: None }
                     }
@@ -126,6 +127,7 @@ impl Target {
                         lowest_peak,
                         floor: floor.bytes,
                         floor_node: floor.node_name.clone(),
+                        floor_of_any_batch: Bytes::ZERO,
                         why: Some(why),
                     }),
                 }

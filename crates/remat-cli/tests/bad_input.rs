@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Folder, PROBLEM, SMALL};
+use common::{Folder, PROBLEM, QUICK, SMALL};
 
 #[test]
 fn an_unknown_name_is_answered_with_the_nearest_one() {
@@ -35,7 +35,7 @@ fn options_out_of_range_are_named() {
     ] {
         folder.run(words, &[]).complains(&parts);
     }
-    // An option of another model: the message names those of this one.
+    // An option of another model: the message names the options of this one.
     folder.run("train mlp --image 64", &[]).complains(&[
         "mlp: option `image` does not exist",
         "features",
@@ -178,4 +178,67 @@ fn weights_of_another_model_are_refused() {
     folder.run("train mlp --steps 1 --weights none", SMALL).complains(&["none"]);
     folder.run("train mlp --steps 0 --save w --width 8", &[]).exits(0);
     folder.run("train mlp --steps 1 --weights w --width 16", &[]).complains(&["layers.0.weight", "shape"]);
+}
+
+#[test]
+fn threads_are_those_of_the_machine() {
+    let folder = Folder::new();
+    let cores = std::thread::available_parallelism().unwrap().get();
+    folder.run("train mlp --threads 0", &[]).complains(&["--threads", &format!("from 1 to {cores}")]);
+    let ran = folder.run("train mlp --steps 1 --threads 1000 --json", QUICK).exits(0);
+    assert_eq!(ran.stderr.matches("warning:").count(), 1, "{ran:?}");
+    assert!(
+        ran.stderr.contains("--threads 1000") && ran.stderr.contains(&format!("{cores} thread")),
+        "{ran:?}"
+    );
+    assert_eq!(ran.json("remat.train/1")["threads"], cores);
+}
+
+#[test]
+fn a_cause_is_printed_once() {
+    let folder = Folder::new();
+    std::fs::create_dir(folder.path("imgs")).unwrap();
+    for (words, cause) in [
+        ("train gpt --data nosuch.txt", "No such file"),
+        ("train mlp --data nosuch", "No such file"),
+        ("train mlp --steps 1 --checkpoint /proc/foo", "os error"),
+        ("train mlp --steps 1 --weights nosuch", "No such file"),
+        ("sweep mlp --checkpoint nosuch --batch 4 --width 8 --features 8 --out d", "nosuch"),
+        ("plan --problem nosuch.json --budget 1GiB", "No such file"),
+    ] {
+        let ran = folder.run(words, &[]).complains(&[cause]);
+        assert_eq!(ran.stderr.matches(cause).count(), 1, "{words}: {ran:?}");
+    }
+    folder.run("train gpt --data imgs", &[]).complains(&["imgs: is a folder", "text file"]);
+    folder.write("words.txt", "some words");
+    folder
+        .run("train mlp --data words.txt", &[])
+        .complains(&["words.txt", "one subfolder of images per class"]);
+}
+
+#[test]
+fn every_failure_is_a_document_when_json_is_wanted() {
+    let folder = Folder::new();
+    folder.write("p.json", PROBLEM);
+    for (words, part) in [
+        ("plan --problem none.json --budget 1GiB", "none.json"),
+        ("plan mlp --budget lots", "lots"),
+        ("train mlp --bacth 3", "--bacth"),
+        ("train mlp --data nowhere", "nowhere"),
+        ("nonsense", "nonsense"),
+        ("report nowhere --out r.html", "nowhere"),
+        ("check p.json p.json", "p.json"),
+    ] {
+        let ran = folder.run(&format!("{words} --json"), &[]).exits(2);
+        let json = ran.json("remat.error/1");
+        let error = json["error"].as_str().expect("a message");
+        assert!(error.contains(part) && !error.contains("Usage"), "{words}: {json}");
+        assert_eq!(json["exit_code"], 2);
+        assert!(ran.stderr.contains("error:"), "people are told too: {ran:?}");
+    }
+    let ran = folder.run("graph mlp --budget 1KiB --json", QUICK).exits(1);
+    assert!(ran.json("remat.error/1")["error"].as_str().unwrap().contains("does not fit"), "{ran:?}");
+    // Help is no failure.
+    let ran = folder.run("train --help --json", &[]).exits(0);
+    assert!(ran.stdout.contains("Usage:"), "{ran:?}");
 }

@@ -58,8 +58,8 @@ fn profile_is_held_against_real_steps() {
     assert!(!check("measured"), "a measured profile stays as it is");
     folder.run("profile mlp --check 1 --threads 1 --cost analytic", SMALL).exits(0).prints(&[
         "sum of its nodes",
-        "predicted, speeds of now",
-        "predicted, speeds kept",
+        "predicted, from speeds measured now",
+        "predicted, from kept speeds",
     ]);
 }
 
@@ -79,6 +79,52 @@ fn plan_writes_a_plan_that_check_accepts_and_its_first_line_answers() {
     // The plan's own problem file gives the same plan again, now from --problem.
     let again = folder.run("plan --problem problem.json --budget 70%", &[]).exits(0);
     assert!(again.first_line().starts_with("fits: "), "{again:?}");
+}
+
+#[test]
+fn problems_and_plans_are_written_and_read_as_text() {
+    let folder = Folder::new();
+    folder.run("plan mlp --budget 80% --out plan.txt --problem-out problem.txt", QUICK).exits(0);
+    assert_eq!(folder.names(), ["plan.txt", "problem.txt"]);
+    assert!(folder.read("plan.txt").starts_with("remat.plan/1\nproblem mlp"), "{}", folder.read("plan.txt"));
+    folder.run("check problem.txt plan.txt", &[]).exits(0).prints(&["valid"]);
+    let printed = folder.run("graph --problem problem.txt", &[]).exits(0);
+    assert_eq!(printed.stdout, folder.read("problem.txt"));
+    folder.run("graph mlp --problem", QUICK).exits(0).prints(&["remat.problem/1", "value %0 "]);
+    // The same problem as JSON gives the same plan, byte for byte.
+    folder
+        .run("plan --problem problem.txt --budget 80% --out a.json --problem-out problem.json", &[])
+        .exits(0);
+    folder.run("plan --problem problem.json --budget 80% --out b.json", &[]).exits(0);
+    assert_eq!(folder.read("a.json"), folder.read("b.json"));
+    folder.write("bad.txt", &folder.read("problem.txt").replacen("inputs", "input", 1));
+    folder
+        .run("plan --problem bad.txt --budget 80%", &[])
+        .complains(&["bad.txt", "line ", "`input`", "inputs"]);
+    folder.run("graph mlp --problem problem.txt", &[]).complains(&["not both"]);
+}
+
+#[test]
+fn check_tells_a_proof_from_a_claim() {
+    let folder = Folder::new();
+    folder.write("problem.json", PROBLEM);
+    folder.run("plan --problem problem.json --budget 100% --planner save-all --out plan.txt", &[]).exits(0);
+    folder.run("check problem.json plan.txt", &[]).exits(0).prints(&["it is optimal: every node runs once"]);
+    // One node runs twice: the file may call that optimal, but nothing shows it.
+    folder.write(
+        "claim.txt",
+        "remat.plan/1\nproblem three\nplanner hand\nstatus optimal\nbudget_bytes 2000\npeak_bytes 1210\ncost 7\n\
+         lower_bound 7\ncompute 0\ncompute 0\nfree %0\ncompute 1\ncompute 2\nfree %1\nfree %2\n",
+    );
+    folder
+        .run("check problem.json claim.txt", &[])
+        .exits(0)
+        .prints(&["claims to be optimal, which is not proved here"]);
+    let json = folder.run("check problem.json claim.txt --json", &[]).exits(0).json("remat.check/1");
+    assert_eq!(
+        (json["status"].as_str(), json["optimality_is_proved"].as_bool()),
+        (Some("optimal"), Some(false))
+    );
 }
 
 #[test]
@@ -265,18 +311,91 @@ fn the_process_is_hardly_larger_than_its_arena() {
 fn a_sweep_goes_on_where_it_stopped_and_orders_its_cases() {
     let folder = Folder::new();
     let sweep = |batches: &str| {
-        let words =
-            "sweep mlp --budget 90% --planner mu-two --rounds 1 --steps 1 --warm-up 0 --resume --out s";
+        let words = "sweep mlp --budget 90% --planner mu-two --rounds 1 --steps 1 --warm-up 0 --resume --out s --width 16 --features 16";
         folder.run(words, &["--batch", batches]).exits(0);
         let table: serde_json::Value = serde_json::from_str(&folder.read("s/sweep.json")).unwrap();
         table["rows"].as_array().unwrap().clone()
     };
-    let first = sweep("8");
-    let both = sweep("4,8");
+    let first = sweep("1024");
+    let both = sweep("512,1024");
     let cases: Vec<&str> = both.iter().map(|row| row["case"].as_str().unwrap()).collect();
-    assert_eq!(cases, ["batch 4", "batch 4", "batch 8", "batch 8"]);
+    assert_eq!(
+        cases,
+        ["512", "512", "1024", "1024"].map(|batch| format!("batch {batch}, features 16, width 16"))
+    );
     // What was measured before is taken over, times included.
     assert_eq!(first, both[2..]);
     let ran = folder.run("sweep mlp --budget 90% --batch 4 --out s", &[]);
     ran.complains(&["sweep.json exists", "--resume"]);
+}
+
+#[test]
+fn a_sweep_whose_budgets_are_all_refused_answers_no() {
+    let folder = Folder::new();
+    let words = "sweep mlp --batch 64 --width 16 --rounds 1 --steps 1 --warm-up 0 --effort 0.001";
+    folder.run(&format!("{words} --budget 10% --out d"), &[]).exits(1).prints(&["below the floor"]);
+    // One that fits is an answer.
+    folder.run(&format!("{words} --budget 10%,100% --out e"), &[]).exits(0);
+}
+
+#[test]
+fn a_budget_with_room_to_spare_needs_no_more_than_keeping_everything() {
+    let folder = Folder::new();
+    for budget in ["100%", "150%", "8GiB"] {
+        let words = format!("plan resnet18 --batch 4 --image 64 --budget {budget} --json --effort 0.01");
+        let json = folder.run(&words, &[]).exits(0).json("remat.plan/1");
+        let bytes = |name: &str| json[name].as_u64().unwrap_or_else(|| panic!("{name} is missing: {json}"));
+        assert!(bytes("arena_bytes") <= bytes("keep_all_peak_bytes"), "{budget}");
+        assert_eq!((&json["n_recomputes"], &json["planner"]), (&0.into(), &"best".into()));
+    }
+}
+
+#[test]
+fn advice_fits_what_sets_the_floor() {
+    let folder = Folder::new();
+    let refused = |words: &str| folder.run(words, &[]).exits(1).first_line().to_owned();
+    // Parameters and optimizer alone are larger: no batch is small enough.
+    let line = refused("plan resnet18 --batch 4 --budget 100MiB");
+    assert!(
+        line.contains("142.81 MiB") && line.contains("neither recomputation nor a smaller batch"),
+        "{line}"
+    );
+    assert!(line.contains("optimizer with less state") && !line.contains("make the batch smaller"), "{line}");
+    // Between that and the floor of this batch, a smaller one could fit.
+    let line = refused("plan resnet18 --batch 4 --budget 150MiB");
+    assert!(line.contains("make the batch smaller") && !line.contains("neither"), "{line}");
+    // Activations are most of it.
+    let line = refused("plan mlp --batch 4096 --width 16 --features 16 --budget 10%");
+    assert!(line.contains("make the batch smaller") && !line.contains("neither"), "{line}");
+}
+
+#[test]
+fn differences_within_the_spread_are_marked() {
+    let folder = Folder::new();
+    // Two steps time one, which says nothing about spread.
+    folder.run("compare mlp --budget 70% --steps 2", QUICK).exits(0).prints(&["% (noise)", "more steps"]);
+    let json =
+        folder.run("compare mlp --budget 70% --steps 2 --json", QUICK).exits(0).json("remat.compare/1");
+    assert_eq!(json["result"]["overhead_is_within_spread"], true);
+}
+
+#[test]
+fn profile_tables_have_the_ratio_that_selects_what_to_recompute() {
+    let folder = Folder::new();
+    folder.run("profile mlp --out p --threads 1", SMALL).exits(0);
+    let table = folder.read("p/profiler_stats_activation_stats.csv");
+    let mut lines = table.lines();
+    let column =
+        |name: &str| table.lines().next().unwrap().split(',').position(|column| column == name).expect(name);
+    let (size, time) = (column("median_mem_size_bytes"), column("recomp_time_s"));
+    let ratio = column("recompute_ratio");
+    lines.next();
+    let mut n_rows = 0;
+    for line in lines {
+        let cells: Vec<&str> = line.split(',').collect();
+        let number = |at: usize| cells[at].parse::<f64>().unwrap();
+        assert!((number(ratio) * number(time) / number(size) - 1.0).abs() < 1e-6, "{line}");
+        n_rows += 1;
+    }
+    assert!(n_rows > 3, "{table}");
 }

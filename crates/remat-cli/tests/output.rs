@@ -111,3 +111,44 @@ fn help_and_version_are_data() {
     let ran = folder.run("", &[]).exits(2);
     assert!(ran.stdout.is_empty() && ran.stderr.contains("Usage"), "{ran:?}");
 }
+
+/// What a command shows on a terminal, made by `script` of util-linux.
+#[cfg(target_os = "linux")]
+fn on_a_terminal(folder: &Folder, words: &str) -> String {
+    let line = format!("{} {words}", env!("CARGO_BIN_EXE_remat"));
+    let mut command = std::process::Command::new("script");
+    command.current_dir(folder.path(".")).args(["-qec", &line, "/dev/null"]).stdin(Stdio::null());
+    // The columns of a terminal that nobody looks at.
+    command.env("TERM", "xterm").env("COLUMNS", "120").env("XDG_CACHE_HOME", folder.path("cache"));
+    String::from_utf8_lossy(&command.output().expect("`script` runs").stdout).into_owned()
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_terminal_shows_what_takes_time() {
+    let folder = Folder::new();
+    // The first plan on a machine measures it; later ones do not.
+    let plan = "plan gpt --dim 64 --heads 2 --layers 6 --seq 128 --vocab 512 --budget 60%";
+    let first = on_a_terminal(&folder, plan);
+    assert!(first.contains("measuring this machine (once)"), "{first}");
+    assert!(first.contains("planning with `best`") && first.contains("best so far +"), "{first}");
+    let second = on_a_terminal(&folder, plan);
+    assert!(!second.contains("measuring") && second.contains("planning with `best`"), "{second}");
+}
+
+#[test]
+fn nothing_is_measured_when_nothing_is_planned() {
+    let folder = Folder::new();
+    let cache = folder.path("cache");
+    for words in ["train mlp --steps 1", "graph mlp"] {
+        let output = folder
+            .command()
+            .args(words.split(' '))
+            .args(QUICK)
+            .env("XDG_CACHE_HOME", &cache)
+            .output()
+            .unwrap();
+        Ran::of(output).exits(0);
+    }
+    assert!(!cache.exists(), "speeds were measured and kept");
+}

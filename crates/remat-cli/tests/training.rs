@@ -24,7 +24,7 @@ fn a_run_in_two_parts_has_the_log_and_the_weights_of_one() {
     }
     let ran = folder
         .run(&format!("{TINY} {eval} --resume parts --log parts.csv --save parts.st --budget 90%"), &[]);
-    ran.exits(0).prints(&["went on after step", "held-out loss"]);
+    ran.exits(0).prints(&["resumed after step", "held-out loss"]);
     assert_eq!(results(&folder, "whole.csv"), results(&folder, "parts.csv"));
     assert_eq!(results(&folder, "parts.csv").len(), 9, "a header and eight steps");
     assert!(tensors(&folder.path("whole.st")) == tensors(&folder.path("parts.st")), "a weight differs");
@@ -134,15 +134,15 @@ fn a_signal_ends_the_run_in_order() {
     for name in ["-INT", "-TERM"] {
         let folder = Folder::new();
         corpus(&folder);
-        let mut child = endless(&folder, "--checkpoint run");
-        // The reader of the steps leaves; the run has a folder to write to and goes on.
+        let mut child = endless(&folder, "--checkpoint run --checkpoint-every 1000000");
+        // The reader of the steps leaves; the run has a folder to write to and continues.
         drop(child.stdout.take());
         signal(&child, name);
         let ran = Ran::of(child.wait_with_output().expect("the binary ends")).exits(130);
         assert!(ran.stderr.contains("stopped after step") && ran.stderr.contains("--resume run"), "{ran:?}");
         let rows = results(&folder, "loss.csv").len() as u64 - 1;
         let last = folder.path("run").join(format!("step-{rows:08}.safetensors"));
-        assert!(last.exists(), "the checkpoint is not that of step {rows}");
+        assert!(last.exists(), "the checkpoint is not from step {rows}");
         let left = std::fs::read_dir(folder.path("run")).expect("a folder").count();
         assert_eq!(left, 2, "something but a checkpoint and the lock was left");
     }
@@ -176,8 +176,15 @@ fn a_full_disk_and_a_read_only_folder_leave_the_last_checkpoint() {
     let ran = limited(&constant.replace("--steps 4 --checkpoint run", "--steps 6 --resume other"));
     assert!(ran.stderr.contains("error: write other/step-0000000"), "{ran:?}");
     folder.run(&constant.replace("--steps 4 --checkpoint run", "--steps 6 --resume other"), &[]).exits(0);
-    let ran = limited(&format!("{TINY} --steps 4 --checkpoint run --checkpoint-every 2"));
-    assert!(ran.stderr.contains("error: write run/step-0000000"), "{ran:?}");
+    // An empty folder can be resumed too, so the same command starts a run and continues it.
+    std::fs::create_dir(folder.path("empty")).expect("a folder");
+    let ran = limited(&format!("{TINY} --steps 4 --resume empty --checkpoint-every 2"));
+    assert!(ran.stderr.contains("error: write empty/step-0000000"), "{ran:?}");
+    assert_eq!(
+        std::fs::read_dir(folder.path("empty")).expect("a folder").count(),
+        1,
+        "more than the lock is left"
+    );
     let after = (names(), std::fs::read(folder.path("run/step-00000004.safetensors")).expect("a checkpoint"));
     assert!(before == after, "{:?} became {:?}", before.0, after.0);
 

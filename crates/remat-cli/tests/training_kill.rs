@@ -1,4 +1,4 @@
-//! Runs that are killed at any moment go on and end with the same bits as one that was left alone.
+//! Runs that are killed at any moment can be resumed and end with the same bits as one that was left alone.
 //!
 //! Five kills run as a test. A campaign of any length is the same test with a number:
 //! `REMAT_KILLS=200 cargo test --release -p remat-cli --test training_kill -- --nocapture`.

@@ -8,45 +8,46 @@
 //! * **Nothing of step size is allocated.** Large temporaries are the `workspace` argument; what a kernel keeps per
 //!   thread is less than a megabyte.
 //!
-//! [`naive`] holds slow `f64` twins of every kernel, used as test oracles only.
+//! A kernel is reached by the name of its module, such as [`layer_norm`]; folders only group them. They are listed here in
+//! the order in which they may use each other: a folder uses those above it, never one below.
+//!
+//! 1. `base`: tasks, memory, instruction sets, functions of numbers, random numbers;
+//! 2. `settings`: sizes and settings that kernels share with their twins;
+//! 3. `naive`: slow `f64` twins of every kernel, written after the definition and used as test oracles only;
+//! 4. `loops`: the loops that many kernels share, over elements and over rows;
+//! 5. `product`: the engine behind every matrix product and convolution;
+//! 6. `pointwise`: element by element: arithmetic, activations, dropout, fused chains;
+//! 7. `copy`: changes of shape, embeddings;
+//! 8. `pool`: pooling of images;
+//! 9. `norm`: batch norm, layer norm, RMS norm, softmax;
+//! 10. `matrix`: linear layers, batched products, column sums;
+//! 11. `conv`: convolutions;
+//! 12. `attention`: attention without the matrix of scores;
+//! 13. `losses`: losses and accuracy;
+//! 14. `update`: gradients between backward and update, optimizers.
 
-pub mod accuracy;
-pub mod activation;
 pub mod attention;
-pub mod batch_norm;
+mod base;
 pub mod conv;
-pub mod dropout;
-pub mod elementwise;
-pub mod embedding;
-pub mod fused;
-pub mod fused_batch_norm;
-pub mod gemm;
-pub mod gradient;
-mod group;
-pub mod layer_norm;
-pub mod linear;
-pub mod linear_cross_entropy;
-pub mod loss;
-pub mod math;
-pub mod matmul;
-mod micro;
+mod copy;
+mod loops;
+mod losses;
+mod matrix;
 pub mod naive;
-mod norm_grad;
-pub mod optimizer;
-mod panel;
-pub mod par;
+mod norm;
+mod pointwise;
 pub mod pool;
-mod prefetch;
 mod product;
-pub mod raw;
-pub mod rms_norm;
-pub mod rng;
-mod rows;
-mod scratch;
-pub mod shape;
-mod simd;
-pub mod softmax;
-pub mod sum_rows;
+mod settings;
 #[cfg(test)]
 mod testing;
-mod tiles;
+mod update;
+
+pub use base::{math, par, raw, rng};
+pub use copy::{embedding, shape};
+pub use losses::{accuracy, linear_cross_entropy, loss};
+pub use matrix::{linear, matmul, sum_rows};
+pub use norm::{batch_norm, fused_batch_norm, layer_norm, rms_norm, softmax};
+pub use pointwise::{activation, dropout, elementwise, fused};
+pub use product::gemm;
+pub use update::{gradient, optimizer};

@@ -1,5 +1,8 @@
 //! What kernel tests share: reproducible data, comparison with the `f64` oracle, and the bit-equality check.
 
+use crate::base::par;
+use crate::base::raw::{Dst, Src};
+
 /// Reproducible values, evenly spread in `-1..1` (a linear congruential sequence; the tests need no better).
 pub(crate) fn random(len: usize, seed: u64) -> Vec<f32> {
     let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ 0x5851_F42D_4C95_7F2D;
@@ -40,4 +43,34 @@ pub(crate) fn same_bits_in_any_pool(kernel: impl Fn() -> Vec<f32> + Sync) -> Vec
         assert!(bits(&one) == bits(&other), "{name} changed a bit");
     }
     one
+}
+
+/// Lengths around the block and the task size.
+pub(crate) const LENGTHS: [usize; 8] = [1, 3, 63, 64, 65, 1000, par::ELEMENTS_PER_TASK, 50_001];
+
+/// Runs a kernel of `inputs` into fresh memory and over each input's own storage, in pools of several sizes;
+/// asserts that all results are the same, bit for bit, and returns them.
+pub(crate) fn out_of_place_and_in_place<const N: usize>(
+    inputs: [&Vec<f32>; N],
+    kernel: impl Fn([Src<'_>; N], Dst<'_>) + Sync,
+) -> Vec<f32> {
+    let fresh = same_bits_in_any_pool(|| {
+        let mut y = vec![f32::NAN; inputs[0].len()];
+        kernel(std::array::from_fn(|i| Src::from(&inputs[i][..])), Dst::from(&mut y[..]));
+        y
+    });
+    for overwritten in (0..N).filter(|&i| inputs[i].len() == fresh.len()) {
+        let mut y = inputs[overwritten].clone();
+        let (pointer, len) = (y.as_mut_ptr(), y.len());
+        let sources = std::array::from_fn(|i| {
+            // SAFETY: `y` outlives the call and is touched by nothing else during it.
+            let same = unsafe { Src::from_raw(pointer, len) };
+            if i == overwritten { same } else { Src::from(&inputs[i][..]) }
+        });
+        // SAFETY: as above.
+        kernel(sources, unsafe { Dst::from_raw(pointer, len) });
+        let bits = |values: &[f32]| values.iter().map(|v| v.to_bits()).collect::<Vec<_>>();
+        assert!(bits(&y) == bits(&fresh), "writing over input {overwritten} changed a bit");
+    }
+    fresh
 }

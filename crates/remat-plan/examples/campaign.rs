@@ -69,7 +69,7 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
     println!("  of these proved optimal      {:>9}", tally.n_proved);
     println!("budgets that need a recompute  {:>9}", tally.n_hard);
     println!("  race proves its optimum      {:>9}", tally.n_race_proved);
-    println!("  race finds a dearer plan     {:>9}", tally.n_race_dearer);
+    println!("  race finds a costlier plan   {:>9}", tally.n_race_dearer);
     println!("  race finds no plan           {:>9}", tally.n_race_refused);
     if tally.n_race_dearer > 0 {
         println!(

@@ -2,8 +2,9 @@
 //!
 //! In: a problem and a valid plan for it. Out: plain data, with a `Display` for people. Time: linear in the plan.
 
-use crate::bound::{Floor, memory_floor};
+use crate::bounds::memory_floor::memory_floor;
 use crate::ids::{NodeId, ValueId};
+use crate::outcome::Floor;
 use crate::plan::Plan;
 use crate::problem::Problem;
 use crate::reasons::{Reason, reasons};

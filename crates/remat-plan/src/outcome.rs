@@ -1,6 +1,5 @@
 //! What a planner answers. That a budget cannot be met is an answer, not an error.
 
-use crate::bound::Floor;
 use crate::ids::NodeId;
 use crate::plan::{Plan, Status};
 use crate::problem::Problem;
@@ -48,6 +47,39 @@ impl fmt::Display for StopReason {
             StopReason::TimeLimit => "the time limit is reached",
             StopReason::WorkLimit => "the work limit is reached",
         })
+    }
+}
+
+/// A peak that no plan can go below, and the node that sets it.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Floor {
+    /// The lower bound of the peak of any plan.
+    pub bytes: Bytes,
+    /// The node that sets it; `None` when the problem has no nodes.
+    pub node: Option<NodeId>,
+    /// The name of that node.
+    pub node_name: String,
+    /// Fixed bytes of the problem.
+    pub fixed: Bytes,
+    /// Inputs and outputs of the node, less what it overwrites or may share.
+    pub operands: Bytes,
+    /// Workspace of the node.
+    pub workspace: Bytes,
+    /// Other values that are live whenever the node first runs.
+    pub lasting: Bytes,
+}
+
+impl fmt::Display for Floor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.node {
+            None => write!(f, "the fixed memory and the inputs alone take {}", self.bytes),
+            Some(node) => write!(
+                f,
+                "node {node} ({}) alone needs {}: {} for its operands, {} workspace, {} fixed, {} of other values that \
+                 must be live then",
+                self.node_name, self.bytes, self.operands, self.workspace, self.fixed, self.lasting
+            ),
+        }
     }
 }
 

@@ -4,9 +4,10 @@
 //! data safely (the problem's name, ids in range); whether the plan is valid is for [`crate::check()`] to say.
 
 use crate::ids::{NodeId, ValueId};
-use crate::problem::Problem;
+use crate::lines::TextError;
+use crate::problem::{Problem, without_position};
+use crate::short::Short;
 use crate::units::Bytes;
-use crate::validate::without_position;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use thiserror::Error;
@@ -28,6 +29,20 @@ impl Serialize for Step {
         match self {
             Step::Compute(node) => ("compute", node).serialize(serializer),
             Step::Free(value) => ("free", value).serialize(serializer),
+        }
+    }
+}
+
+impl Status {
+    /// All of them.
+    pub const ALL: [Status; 3] = [Status::Optimal, Status::Feasible, Status::Infeasible];
+
+    /// The name in files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Status::Optimal => "optimal",
+            Status::Feasible => "feasible",
+            Status::Infeasible => "infeasible",
         }
     }
 }
@@ -89,6 +104,9 @@ pub enum PlanError {
         /// What is wrong there.
         message: String,
     },
+    /// Not the text form.
+    #[error("the plan is not valid `remat.plan/1` text: {0}")]
+    Text(#[from] TextError),
     /// Another kind of file.
     #[error("the plan's `schema` is {}, not \"remat.plan/1\"", found.as_ref().map_or("missing".into(), |s| format!("{s:?}")))]
     Schema {
@@ -96,7 +114,7 @@ pub enum PlanError {
         found: Option<String>,
     },
     /// Made for another problem.
-    #[error("the plan is for the problem `{plan}`, not for `{problem}`")]
+    #[error("the plan is for the problem `{}`, not for `{}`", Short(plan), Short(problem))]
     OtherProblem {
         /// The problem that the plan names.
         plan: String,
@@ -143,11 +161,20 @@ impl Plan {
             return Err(PlanError::Schema { found: header.schema });
         }
         let plan: Plan = serde_json::from_str(text).map_err(PlanError::json)?;
-        if plan.problem != problem.name {
-            return Err(PlanError::OtherProblem { plan: plan.problem, problem: problem.name.clone() });
+        plan.suits(problem)?;
+        Ok(plan)
+    }
+
+    /// Whether the plan names this problem, and only ids that it has.
+    pub(crate) fn suits(&self, problem: &Problem) -> Result<(), PlanError> {
+        if self.problem != problem.name {
+            return Err(PlanError::OtherProblem {
+                plan: self.problem.clone(),
+                problem: problem.name.clone(),
+            });
         }
         let (n_nodes, n_values) = (problem.nodes.len(), problem.values.len());
-        for (at, &step) in plan.steps.iter().enumerate() {
+        for (at, &step) in self.steps.iter().enumerate() {
             match step {
                 Step::Compute(node) if node.index() >= n_nodes => {
                     return Err(PlanError::NoSuchNode { at, node, n_nodes });
@@ -158,7 +185,7 @@ impl Plan {
                 _ => {}
             }
         }
-        Ok(plan)
+        Ok(())
     }
 
     /// Writes `remat.plan/1`.

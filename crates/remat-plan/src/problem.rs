@@ -1,87 +1,85 @@
 //! The planning problem: one training step as a list of operations over sized values.
 //!
 //! In: a [`ProblemSpec`], written in Rust or read from `remat.problem/1` JSON. Out: a [`Problem`], which is the same
-//! data after [`validate()`] found no fault, together with side tables (producer and readers of each value).
-//! Invariant: ids are in range, nodes stand in topological order, no sum of sizes overflows; so planners index
+//! data after [`validate`] found no fault, together with side tables (producer and readers of each value).
+//! Invariant: ids are in range, nodes are in topological order, no sum of sizes overflows; so planners index
 //! without checking. The semantics of every field is in docs/formats.md.
 
 use crate::ids::{NodeId, ValueId};
+use crate::lines::TextError;
+use crate::problem_fault::{ProblemFault, ProblemFaultKind};
+use crate::spec::{Node, ProblemSpec, Value};
 use crate::units::Bytes;
-use crate::validate::{ProblemError, validate};
+use crate::validate::validate;
 use serde::{Deserialize, Serialize};
 use std::ops::Deref;
+use thiserror::Error;
 
 /// The name that a problem file must give in its `schema` field.
 pub const PROBLEM_SCHEMA: &str = "remat.problem/1";
 
-/// The part of a training step to which a node belongs.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Phase {
-    /// From the batch to the loss.
-    Forward,
-    /// From the loss to the gradients.
-    Backward,
-    /// From the gradients to the new parameters.
-    Optimizer,
+/// Faults beyond this number are counted in messages, not listed.
+const SHOWN_FAULTS: usize = 20;
+
+/// Why a text or a specification is not a problem.
+#[derive(Clone, PartialEq, Debug, Error)]
+pub enum ProblemError {
+    /// Not JSON, or JSON of another shape.
+    #[error("the problem is not valid `remat.problem/1` JSON: line {line}, column {column}: {message}")]
+    Json {
+        /// Line, from 1.
+        line: usize,
+        /// Column, from 1.
+        column: usize,
+        /// What is wrong there.
+        message: String,
+    },
+    /// Not the text form.
+    #[error("the problem is not valid `remat.problem/1` text: {0}")]
+    Text(#[from] TextError),
+    /// Another kind of file.
+    #[error("the problem's `schema` is {}, not \"remat.problem/1\"", found.as_ref().map_or("missing".into(), |s| format!("{s:?}")))]
+    Schema {
+        /// What the file says.
+        found: Option<String>,
+    },
+    /// The right form with wrong content.
+    #[error("the problem has {}", listed(faults, spec))]
+    Invalid {
+        /// What is wrong with it.
+        faults: Vec<ProblemFault>,
+        /// What was refused.
+        spec: Box<ProblemSpec>,
+    },
 }
 
-/// A sized value. Storage counts, not tensors: a view has the size zero and is kept alive by reading its base too.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Value {
-    /// For people.
-    pub name: String,
-    /// Storage that the value holds while it is live.
-    pub bytes: Bytes,
+impl ProblemError {
+    fn json(error: serde_json::Error) -> ProblemError {
+        let (line, column) = (error.line(), error.column());
+        ProblemError::Json { line, column, message: without_position(&error) }
+    }
 }
 
-/// One operation.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Node {
-    /// For people; unique names help, but nothing depends on them.
-    pub name: String,
-    /// The kind of operation, such as `conv2d`.
-    pub op: String,
-    /// Part of the step.
-    pub phase: Phase,
-    /// Price of running the node once, in the problem's cost unit.
-    pub cost: f64,
-    /// Memory needed only while the node runs.
-    pub workspace_bytes: Bytes,
-    /// Values that must be live when the node runs.
-    pub inputs: Vec<ValueId>,
-    /// Values that the node makes.
-    pub outputs: Vec<ValueId>,
-    /// Whether the node may run more than once.
-    pub recompute: bool,
-    /// Inputs whose storage the node overwrites; they are not live afterwards.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub consumes: Vec<ValueId>,
-    /// Pairs (input, output) that may share storage when the input is freed right after the step.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub reuse: Vec<(ValueId, ValueId)>,
-    /// The module the node comes from, such as `layer3.12.conv2`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub module: Option<String>,
+fn listed(faults: &[ProblemFault], spec: &ProblemSpec) -> String {
+    let (listed, n_more) = match faults {
+        [listed @ .., ProblemFault { kind: ProblemFaultKind::More { n }, .. }] => (listed, *n),
+        all => (all, 0),
+    };
+    let n_faults = listed.len() + n_more;
+    let mut text = format!("{n_faults} fault{}:", if n_faults == 1 { "" } else { "s" });
+    let shown = listed.iter().take(SHOWN_FAULTS);
+    text.extend(shown.map(|fault| format!("\n  {}", fault.with_names(spec))));
+    if n_faults > SHOWN_FAULTS {
+        text += &format!("\n  ... and {} more", n_faults - SHOWN_FAULTS);
+    }
+    text
 }
 
-/// A problem as plain data, not yet known to be well formed.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct ProblemSpec {
-    /// Names the problem in plans and messages.
-    pub name: String,
-    /// Unit of all costs, such as `s`.
-    pub cost_unit: String,
-    /// Memory that is held during the whole step beside the values.
-    pub fixed_bytes: Bytes,
-    /// All values; a [`ValueId`] is an index into this list.
-    pub values: Vec<Value>,
-    /// Values that are live at the start and have no producer.
-    pub inputs: Vec<ValueId>,
-    /// All operations in a valid order; a [`NodeId`] is an index into this list.
-    pub nodes: Vec<Node>,
-    /// Values that must be live at the end.
-    pub outputs: Vec<ValueId>,
+/// The message of a JSON error without the position that `serde_json` appends to it.
+pub(crate) fn without_position(error: &serde_json::Error) -> String {
+    let message = error.to_string();
+    let suffix = format!(" at line {} column {}", error.line(), error.column());
+    message.strip_suffix(&suffix).unwrap_or(&message).to_string()
 }
 
 /// A well-formed problem with its side tables. Reads like a [`ProblemSpec`]; cannot be changed.
@@ -108,7 +106,7 @@ impl Problem {
     pub fn new(spec: ProblemSpec) -> Result<Problem, ProblemError> {
         let faults = validate(&spec);
         if !faults.is_empty() {
-            return Err(ProblemError::Invalid(faults));
+            return Err(ProblemError::Invalid { faults, spec: Box::new(spec) });
         }
         let n_values = spec.values.len();
         let mut producer = vec![None; n_values];

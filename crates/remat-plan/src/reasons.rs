@@ -61,7 +61,7 @@ impl Reason {
     }
 }
 
-/// The reason for each node that runs again: that of its most expensive stretch, the one with the most memory inside.
+/// The reason for each node that runs again, taken from its most expensive stretch, the one with the most memory inside.
 /// `curve` is the memory at each compute step, as the simulation gives it.
 pub(crate) fn reasons(
     problem: &Problem,

@@ -6,10 +6,11 @@
 //! not read before it is made again or before the end adds nothing to any later step but its bytes.
 
 use crate::ids::{NodeId, ValueId};
+use crate::names::{Names, Tell, tells};
 use crate::plan::Step;
 use crate::problem::Problem;
 use crate::units::Bytes;
-use thiserror::Error;
+use std::fmt;
 
 /// What happens when the steps of a plan are carried out.
 #[derive(Clone, PartialEq, Debug)]
@@ -27,21 +28,45 @@ pub struct Simulation {
 }
 
 /// The first step that breaks a rule.
-#[derive(Clone, PartialEq, Eq, Debug, Error)]
-#[allow(missing_docs)] // The messages say what the variants and their fields mean.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[allow(missing_docs)] // The sentences below say what the variants and their fields mean.
 pub enum SimulationError {
-    #[error("step {at}: node {node} ({name}) needs value {value} ({value_name}), which is not live")]
-    NotLive { at: usize, node: NodeId, name: String, value: ValueId, value_name: String },
-    #[error("step {at}: node {node} ({name}) must not run again")]
-    RunsAgain { at: usize, node: NodeId, name: String },
-    #[error("step {at}: frees value {value} ({name}), which is not live")]
-    FreesDead { at: usize, value: ValueId, name: String },
-    #[error("node {node} ({name}) never runs")]
-    NeverRuns { node: NodeId, name: String },
-    #[error("output {value} ({name}) is not live at the end")]
-    OutputNotLive { value: ValueId, name: String },
-    #[error("step {at} names an id that the problem does not have")]
+    NotLive { at: usize, node: NodeId, value: ValueId },
+    RunsAgain { at: usize, node: NodeId },
+    FreesDead { at: usize, value: ValueId },
+    NeverRuns { node: NodeId },
+    OutputNotLive { value: ValueId },
     NoSuchId { at: usize },
+}
+
+tells!(SimulationError);
+
+impl std::error::Error for SimulationError {}
+
+impl Tell for SimulationError {
+    fn tell(&self, f: &mut fmt::Formatter<'_>, names: Names<'_>) -> fmt::Result {
+        match *self {
+            SimulationError::NotLive { at, node, value } => write!(
+                f,
+                "step {at}: node {} needs value {}, which is not live",
+                names.node(node),
+                names.value(value)
+            ),
+            SimulationError::RunsAgain { at, node } => {
+                write!(f, "step {at}: node {} must not run again", names.node(node))
+            }
+            SimulationError::FreesDead { at, value } => {
+                write!(f, "step {at}: frees value {}, which is not live", names.value(value))
+            }
+            SimulationError::NeverRuns { node } => write!(f, "node {} never runs", names.node(node)),
+            SimulationError::OutputNotLive { value } => {
+                write!(f, "output {} is not live at the end", names.value(value))
+            }
+            SimulationError::NoSuchId { at } => {
+                write!(f, "step {at} names an id that the problem does not have")
+            }
+        }
+    }
 }
 
 /// Carries out the steps and reports cost, peak and the memory at each compute step.
@@ -60,8 +85,7 @@ pub fn simulate(problem: &Problem, steps: &[Step]) -> Result<Simulation, Simulat
                     return Err(SimulationError::NoSuchId { at });
                 }
                 if !memory.remove(value) {
-                    let name = problem.value(value).name.clone();
-                    return Err(SimulationError::FreesDead { at, value, name });
+                    return Err(SimulationError::FreesDead { at, value });
                 }
             }
             Step::Compute(id) => {
@@ -70,12 +94,10 @@ pub fn simulate(problem: &Problem, steps: &[Step]) -> Result<Simulation, Simulat
                 }
                 let node = problem.node(id);
                 if let Some(&value) = node.inputs.iter().find(|v| !memory.live[v.index()]) {
-                    let value_name = problem.value(value).name.clone();
-                    let name = node.name.clone();
-                    return Err(SimulationError::NotLive { at, node: id, name, value, value_name });
+                    return Err(SimulationError::NotLive { at, node: id, value });
                 }
                 if has_run[id.index()] && !node.recompute {
-                    return Err(SimulationError::RunsAgain { at, node: id, name: node.name.clone() });
+                    return Err(SimulationError::RunsAgain { at, node: id });
                 }
                 has_run[id.index()] = true;
                 cost += node.cost;
@@ -85,8 +107,9 @@ pub fn simulate(problem: &Problem, steps: &[Step]) -> Result<Simulation, Simulat
                         Step::Free(value) => Some(*value),
                         Step::Compute(_) => None,
                     }));
+                    freed_next.sort_unstable();
                 }
-                let used = memory.compute(id, |value| freed_next.contains(&value));
+                let used = memory.compute(id, |value| freed_next.binary_search(&value).is_ok());
                 curve.push((at, used));
                 if peak.is_none_or(|(_, most)| used > most) {
                     peak = Some((at, used));
@@ -96,10 +119,10 @@ pub fn simulate(problem: &Problem, steps: &[Step]) -> Result<Simulation, Simulat
     }
 
     if let Some(node) = problem.node_ids().find(|n| !has_run[n.index()]) {
-        return Err(SimulationError::NeverRuns { node, name: problem.node(node).name.clone() });
+        return Err(SimulationError::NeverRuns { node });
     }
     if let Some(&value) = problem.outputs.iter().find(|v| !memory.live[v.index()]) {
-        return Err(SimulationError::OutputNotLive { value, name: problem.value(value).name.clone() });
+        return Err(SimulationError::OutputNotLive { value });
     }
     Ok(Simulation {
         cost,
@@ -156,7 +179,7 @@ impl<'a> Memory<'a> {
 
 /// Bytes of outputs that take over the storage of an input which dies at this step: pairs in listed order, each
 /// input and each output at most once.
-pub(crate) fn reused_bytes(
+fn reused_bytes(
     problem: &Problem,
     id: NodeId,
     was_live: impl Fn(ValueId) -> bool,
@@ -197,12 +220,12 @@ fn live_before(problem: &Problem, steps: &[Step]) -> Vec<ValueId> {
 }
 
 /// Turns a sequence of computes into steps: every value is freed as soon as it is not read again before it is made
-/// again or before the end. Values that nobody reads are freed right after they are made, inputs that nobody reads at
-/// the very start. The frees after one compute stand in ascending order of id.
+/// again or before the end. Values that nothing reads are freed right after they are made, inputs that nothing reads at
+/// the very start. The frees after one compute are in ascending order of id.
 pub fn free_early(problem: &Problem, computes: &[NodeId]) -> Vec<Step> {
     // Backwards: `needed[v]` says that the copy of v which is live at this point is still read later.
     let mut needed: Vec<bool> = problem.value_ids().map(|v| problem.is_output(v)).collect();
-    // `frees[i]` are the values to free right after compute i - 1; index 0 stands for the start.
+    // `frees[i]` are the values to free right after compute i - 1; index 0 is the start.
     let mut frees: Vec<Vec<ValueId>> = vec![Vec::new(); computes.len() + 1];
     for (i, &id) in computes.iter().enumerate().rev() {
         let node = problem.node(id);

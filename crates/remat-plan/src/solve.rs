@@ -2,8 +2,9 @@
 
 use crate::check::{Fault, check};
 use crate::outcome::Outcome;
-use crate::planners::{PLANNERS, Request};
+use crate::planners::PLANNERS;
 use crate::problem::Problem;
+use crate::request::Request;
 use thiserror::Error;
 
 /// Why [`solve`] has no answer.

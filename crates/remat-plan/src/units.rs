@@ -11,7 +11,8 @@ use std::ops::{Add, AddAssign, Sub, SubAssign};
 use std::str::FromStr;
 use thiserror::Error;
 
-/// A number of bytes. Sums over one problem cannot overflow: validation bounds its total (see [`crate::validate`]).
+/// A number of bytes. Sums over one problem cannot overflow, because validation bounds its total (see [`crate::validate`]);
+/// any other sum or difference that does not fit panics instead of wrapping around.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Bytes(pub u64);
@@ -39,26 +40,26 @@ impl Bytes {
 impl Add for Bytes {
     type Output = Bytes;
     fn add(self, other: Bytes) -> Bytes {
-        Bytes(self.0 + other.0)
+        self.checked_add(other).expect("sizes add up to less than 2^64 bytes")
     }
 }
 
 impl AddAssign for Bytes {
     fn add_assign(&mut self, other: Bytes) {
-        self.0 += other.0;
+        *self = *self + other;
     }
 }
 
 impl Sub for Bytes {
     type Output = Bytes;
     fn sub(self, other: Bytes) -> Bytes {
-        Bytes(self.0 - other.0)
+        self.checked_sub(other).expect("no more is taken away than there is")
     }
 }
 
 impl SubAssign for Bytes {
     fn sub_assign(&mut self, other: Bytes) {
-        self.0 -= other.0;
+        *self = *self - other;
     }
 }
 
@@ -124,19 +125,22 @@ pub enum BudgetError {
     /// A bare number.
     #[error("the budget `{0}` has no unit: write {0}GiB, {0}MiB, {0}B or {0}%")]
     NoUnit(String),
-    /// A unit nobody knows.
+    /// An unknown unit.
     #[error(
         "the budget `{text}` has the unknown unit `{unit}`: use B, KiB, MiB, GiB, TiB, kB, MB, GB, TB or %"
     )]
     UnknownUnit {
         /// The whole text.
         text: String,
-        /// What stands behind the number.
+        /// What follows the number.
         unit: String,
     },
     /// Zero or less.
     #[error("the budget `{0}` must be more than zero")]
     NotPositive(String),
+    /// A share where a size is needed.
+    #[error("`{0}` is a share: write a size such as 8GiB, 8GB or 123456789B")]
+    NotASize(String),
     /// Larger than any memory.
     #[error("the budget `{0}` does not fit in 64 bits")]
     TooLarge(String),
@@ -186,6 +190,18 @@ impl FromStr for Budget {
             None => Err(BudgetError::TooLarge(text.to_string())),
             Some(0) => Err(BudgetError::NotPositive(text.to_string())),
             Some(bytes) => Ok(Budget::Bytes(Bytes(bytes))),
+        }
+    }
+}
+
+/// A size with its unit, such as `5GiB`.
+impl FromStr for Bytes {
+    type Err = BudgetError;
+
+    fn from_str(text: &str) -> Result<Bytes, BudgetError> {
+        match text.parse()? {
+            Budget::Bytes(bytes) => Ok(bytes),
+            Budget::Percent(_) => Err(BudgetError::NotASize(text.trim().to_string())),
         }
     }
 }
@@ -243,6 +259,19 @@ mod tests {
             "18446744073709551616B",
             expect!["error: the budget `18446744073709551616B` does not fit in 64 bits"],
         );
+    }
+
+    #[test]
+    fn a_size_is_read_by_itself_and_a_share_is_refused() {
+        assert_eq!("5GiB".parse(), Ok(Bytes(5 << 30)));
+        let error = "50%".parse::<Bytes>().unwrap_err().to_string();
+        expect!["`50%` is a share: write a size such as 8GiB, 8GB or 123456789B"].assert_eq(&error);
+    }
+
+    #[test]
+    #[should_panic(expected = "less than 2^64 bytes")]
+    fn sums_do_not_wrap_around() {
+        let _ = Bytes(u64::MAX) + Bytes(1);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{network, planning_dir, random_problem};
+use common::{NO_INSTANCES, network, planning_dir, random_problem, skip};
 use remat_plan::{Bytes, Frontier, Problem, Request, Status, check, frontier};
 
 /// As many budgets as a percentage has, with both ends.
@@ -75,8 +75,7 @@ fn one_point_and_none_are_curves_too() {
 #[test]
 fn the_shared_instances_have_monotone_frontiers() {
     let Some(dir) = planning_dir() else {
-        eprintln!("skipped: no planning instances here; set REMAT_PLANNING_DIR");
-        return;
+        return skip("the_shared_instances_have_monotone_frontiers", NO_INSTANCES);
     };
     for instance in ["resnet50_b184", "unet_b11"] {
         let text = std::fs::read_to_string(dir.join(format!("{instance}.json"))).unwrap();

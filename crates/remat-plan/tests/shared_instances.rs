@@ -1,11 +1,11 @@
 //! The public Checkmate instances, where they are present: every plan passes the external checker.
 //!
-//! The files are looked for in REMAT_PLANNING_DIR, or in ../shared/planning beside the workspace; the test says
-//! so and passes where they are absent, because they are not ours to distribute.
+//! The files are looked for in REMAT_PLANNING_DIR, or in ../shared/planning beside the workspace. Where they are absent
+//! the test says so and is counted as skipped, because they are not ours to distribute.
 
 mod common;
 
-use common::planning_dir;
+use common::{NO_INSTANCES, planning_dir, skip};
 use remat_plan::{Bytes, PLANNERS, Problem, Request, solve};
 use std::path::Path;
 use std::process::Command;
@@ -13,8 +13,7 @@ use std::process::Command;
 #[test]
 fn every_planner_passes_the_external_checker() {
     let Some(dir) = planning_dir() else {
-        eprintln!("skipped: no planning instances here; set REMAT_PLANNING_DIR");
-        return;
+        return skip("every_planner_passes_the_external_checker", NO_INSTANCES);
     };
     for instance in ["resnet50_b184", "unet_b11"] {
         let path = dir.join(format!("{instance}.json"));
@@ -30,8 +29,7 @@ fn every_planner_passes_the_external_checker() {
                 let Ok(output) =
                     Command::new("python3").arg(dir.join("check_plan.py")).arg(&path).arg(&file).output()
                 else {
-                    eprintln!("skipped: there is no python3 here");
-                    return;
+                    return skip("every_planner_passes_the_external_checker", "no python3 was found");
                 };
                 let said = String::from_utf8_lossy(&output.stdout);
                 assert!(output.status.success(), "{} at {gib} GiB: {said}", info.name);

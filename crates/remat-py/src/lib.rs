@@ -2,7 +2,7 @@
 //!
 //! In: `remat.problem/1` and `remat.plan/1` texts (docs/formats.md). Out: the same, and small JSON objects where a file
 //! format would be too much. Bad input is a `ValueError` with every fault; a bug of ours is a `RuntimeError`. The
-//! planners run without the interpreter lock, so other Python threads go on. Everything about tensors is Python's
+//! planners run without the interpreter lock, so other Python threads keep running. Everything about tensors is Python's
 //! business: this file must stay a translation.
 
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
@@ -36,7 +36,7 @@ fn request(budget: u64, time_limit: Option<f64>, effort: Option<f64>, seed: u64)
         .map(Duration::try_from_secs_f64)
         .transpose()
         .map_err(|error| bad_input(format!("the time limit is not a number of seconds: {error}")))?;
-    Ok(Request { budget: Bytes(budget), time_limit, effort, seed })
+    Ok(Request { time_limit, effort, seed, ..Request::new(Bytes(budget)) })
 }
 
 #[pymethods]

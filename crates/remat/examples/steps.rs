@@ -7,11 +7,12 @@
 //! (`seconds`, `loss`), without recomputation unless there is a budget; `resident` gives the highest resident size of the
 //! process (`bytes`), `live` the size of the arena (`bytes`), which is everything that the step needs.
 
-use remat::autodiff::training_step;
 use remat::model::{self, Options};
+use remat::optimizer::Optimizer;
 use remat::pipeline::{Costs, Fit, compile, prepare, prepare_step};
 use remat::profile::Machine;
-use remat::train::{Optimizer, Session, Synthetic};
+use remat::step::training_step;
+use remat::train::{Session, Synthetic};
 use remat_plan::{Bytes, Request};
 use serde_json::{Value, json};
 use std::io::{BufRead as _, Write as _};
@@ -31,10 +32,11 @@ fn main() -> Result<(), Failure> {
             _ => return Err(format!("what is `{word}`?").into()),
         }
     }
-    let forward = model::find(&name)?.build(&options)?;
+    let forward = model::find(&name)?.build(&options)?.into_graph();
     let optimizer = Optimizer::adam(1e-3);
     // Where nothing is planned, round speeds will do.
-    let machine = if budget.is_some() { Machine::load(n_threads)?.0 } else { Machine::nominal(n_threads) };
+    let machine =
+        if budget.is_some() { Machine::load(n_threads, |_, _| {})?.0 } else { Machine::nominal(n_threads) };
     let costs = Costs::Analytic(machine);
     let prepared = if fusion {
         prepare(&forward, &optimizer, costs, |_, _| {})?
@@ -49,7 +51,7 @@ fn main() -> Result<(), Failure> {
         },
     };
     let arena = program.peak();
-    let mut session = Session::new(program, &optimizer, Box::new(Synthetic { seed: 1 }), 1, n_threads)?;
+    let mut session = Session::new(program, Box::new(Synthetic { seed: 1 }), 1, n_threads)?;
     answer(&json!({ "version": env!("CARGO_PKG_VERSION") }))?;
     for line in std::io::stdin().lock().lines() {
         answer(&match line?.trim() {

@@ -1,7 +1,11 @@
 //! What can go wrong, as facts. Messages say what, where and what to try, without a final dot.
 //!
-//! A budget that cannot be met is not an error: it is an outcome of planning. [`Error::Bug`] is ours, never the
+//! A budget that cannot be met is an outcome of planning; it becomes [`Error::DoesNotFit`] where a caller asked for
+//! something to run. [`Error::Bug`] is ours, never the
 //! user's: a checker found a stage's output wrong.
+//!
+//! A message is complete: it contains its cause, which is therefore not a `source` of the error as well. Whoever prints a
+//! chain of sources would print it twice.
 
 /// A failure of the engine.
 #[derive(Debug, thiserror::Error)]
@@ -14,6 +18,16 @@ pub enum Error {
         op: &'static str,
         /// Module path.
         scope: String,
+        /// What does not fit.
+        message: String,
+    },
+    /// A mistake in a model, at the line that made it.
+    #[error("{place} at {location}: {message}")]
+    Model {
+        /// Module path, or the op where it has none.
+        place: String,
+        /// `file:line` of the call.
+        location: String,
         /// What does not fit.
         message: String,
     },
@@ -96,19 +110,38 @@ pub enum Error {
         message: String,
     },
     /// The operating system refused.
-    #[error("{action}: {source}")]
+    #[error("{action}: {cause}")]
     Io {
         /// What was being done, with the path.
         action: String,
-        /// The cause.
-        source: std::io::Error,
+        /// Why it failed.
+        cause: std::io::Error,
     },
     /// Modules that cannot be checkpointed.
-    #[error("{0}; `remat graph` and `remat profile` show the modules of a model")]
-    Module(#[from] remat_plan::CheckpointError),
+    #[error("{cause}; `remat graph` and `remat profile` show the modules of a model")]
+    Module {
+        /// Which, and why.
+        cause: remat_plan::CheckpointError,
+    },
     /// The planner crate refused its input.
     #[error(transparent)]
     Plan(#[from] remat_plan::Error),
+    /// A budget that is none, or that cannot be used this way.
+    #[error("{message}")]
+    Budget {
+        /// What is wrong and what would be right.
+        message: String,
+    },
+    /// A step does not fit its budget.
+    #[error("{message}")]
+    DoesNotFit {
+        /// Why, and what to try.
+        message: String,
+        /// No plan needs less than this.
+        floor: remat_plan::Bytes,
+        /// The smallest peak that was found.
+        lowest_peak: remat_plan::Bytes,
+    },
     /// A checker found our own output wrong.
     #[error("internal error in {stage}; please report it with the command you ran:\n  {}", faults.join("\n  "))]
     Bug {
@@ -122,10 +155,21 @@ pub enum Error {
 /// The engine's result type.
 pub type Result<T> = std::result::Result<T, Error>;
 
+impl From<remat_plan::CheckpointError> for Error {
+    fn from(cause: remat_plan::CheckpointError) -> Error {
+        Error::Module { cause }
+    }
+}
+
 impl Error {
+    /// What a checker found.
+    pub fn bug(stage: &'static str, faults: impl IntoIterator<Item = impl std::fmt::Display>) -> Error {
+        Error::Bug { stage, faults: faults.into_iter().map(|fault| fault.to_string()).collect() }
+    }
+
     /// An io error with what was being done.
     pub fn io(action: impl Into<String>) -> impl FnOnce(std::io::Error) -> Error {
         let action = action.into();
-        move |source| Error::Io { action, source }
+        move |cause| Error::Io { action, cause }
     }
 }

@@ -101,6 +101,11 @@ impl<I: Id, T> IdVec<I, T> {
         self.items.iter()
     }
 
+    /// Ids with their items, in id order, to be changed.
+    pub fn enumerate_mut(&mut self) -> impl Iterator<Item = (I, &mut T)> {
+        self.items.iter_mut().enumerate().map(|(index, item)| (I::new(index), item))
+    }
+
     /// Ids with their items, in id order.
     pub fn enumerate(&self) -> impl DoubleEndedIterator<Item = (I, &T)> + ExactSizeIterator {
         self.items.iter().enumerate().map(|(index, item)| (I::new(index), item))

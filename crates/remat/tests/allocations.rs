@@ -1,13 +1,13 @@
-//! A step takes its memory from the arena: what it allocates besides is counted here, on all threads, and shown with the
+//! A step takes its memory from the arena: whatever else it allocates is counted here, on all threads, and shown with the
 //! stack that asked for it.
 
 use remat::exec::Engine;
-use remat::graph::Kind;
 use remat::model::{self, Options};
 use remat::op::{MicroBatch, Run};
+use remat::optimizer::Optimizer;
 use remat::pipeline::{Costs, prepare};
 use remat::profile::Machine;
-use remat::train::{Batches, Optimizer, Session, Synthetic};
+use remat::train::{Batch, Batches, Part, Session, Synthetic};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::backtrace::Backtrace;
 use std::cell::Cell;
@@ -74,7 +74,7 @@ static ALLOCATOR: Watched = Watched {
 /// of products (about 600 KiB, once), when it meets its first large one after the others. It does not grow with the model.
 const MAX_OUTSIDE: usize = 2 << 20;
 
-/// One test, because the allocator is that of the whole process.
+/// One test, because the allocator serves the whole process.
 #[test]
 fn a_step_after_the_first_holds_next_to_nothing_outside_the_arena() {
     let sizes: [(&str, &[(&str, usize)]); 4] = [
@@ -85,22 +85,19 @@ fn a_step_after_the_first_holds_next_to_nothing_outside_the_arena() {
     ];
     for (name, sizes) in sizes {
         let options = sizes.iter().fold(Options::new(), |options, &(name, value)| options.with(name, value));
-        let forward = model::find(name).expect("a known model").build(&options).expect("valid options");
+        let forward =
+            model::find(name).expect("a known model").build(&options).expect("valid options").into_graph();
         let optimizer = Optimizer::adam(1e-3);
         let costs = Costs::Analytic(Machine::nominal(2));
         let prepared = prepare(&forward, &optimizer, costs, |_, _| {}).expect("a valid step");
         let batches = Box::new(Synthetic { seed: 1 });
-        let mut session = Session::new(prepared.keep_all, &optimizer, batches, 1, 2).expect("memory");
+        let mut session = Session::new(prepared.keep_all, batches, 1, 2).expect("memory");
         for _ in 0..2 {
             session.step(None).expect("synthetic data");
         }
-        // A step may write over its batch; the session fills it anew, and so must we.
-        for source in session.executor().graph().sources.clone() {
-            if session.executor().graph().values[source.value].kind == Kind::Input {
-                let bytes = session.executor_mut().bytes_mut(source.value);
-                Synthetic { seed: 1 }.fill(3, &source, bytes).expect("synthetic data");
-            }
-        }
+        // A step may write over its batch; the session fills it again, and so must we.
+        let mut batch = Batch::new(3, Part::Training, 1, session.executor_mut().batch_mut());
+        Synthetic { seed: 1 }.fill(&mut batch).expect("synthetic data");
         let run = Run { seed: 1, step: 3, learning_rate: 1e-3, micro: MicroBatch::ONLY };
         [&ALLOCATOR.now, &ALLOCATOR.peak].iter().for_each(|n| n.store(0, Relaxed));
         ALLOCATOR.is_watching.store(true, Relaxed);

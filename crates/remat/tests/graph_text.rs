@@ -1,6 +1,9 @@
-//! The text form of graphs: what is printed parses back, and every mistake is named with its line.
+//! The text form of graphs: what is printed parses back. Mistakes in a text, and every fault that the verifier reports, are
+//! text cases in tests/corpus/.
 
-use expect_test::{Expect, expect};
+#[path = "common/planned.rs"]
+mod planned;
+
 use remat::graph::Graph;
 
 const STEP: &str = r#"graph "tiny"
@@ -20,47 +23,16 @@ fn printing_and_parsing_are_inverse() {
     assert_eq!(Graph::from_text(&graph.to_text()).expect("valid text"), graph);
 }
 
-fn check_fault(from: &str, to: &str, expected: Expect) {
-    assert!(STEP.contains(from), "the fixture has no `{from}`");
-    let fault = Graph::from_text(&STEP.replace(from, to)).expect_err("a fault").to_string();
-    expected.assert_eq(&fault);
-}
-
+/// Fused nodes print their programs, and values of joined nodes have the kind that follows from their node.
 #[test]
-fn every_mistake_is_named_with_its_place() {
-    check_fault("add {} %0 %1", "add {} %0 %9", expect!["graph text, line 4: %9 is not defined yet"]);
-}
-
-#[test]
-fn every_mistake_of_a_line_is_refused() {
-    for (from, to) in [
-        ("f32[2,3] = add", "f32[2,4] = add"),
-        ("f32[2,3] = input", "f64[2,3] = input"),
-        ("%3: f32[2,3] = relu", "%7: f32[2,3] = relu"),
-        ("@block.0 forward", "@block.0 sideways"),
-        ("\"batch\"", "\"banana\""),
-        ("output %3", "output %33"),
-        ("%2: f32[2,3] = add {} %0 %1", "%2: f32[2,3] = add {} %0"),
-        ("f32[2,3] = input", "f32[99999999999,99999999999] = input"),
-    ] {
-        assert!(STEP.contains(from), "the fixture has no `{from}`");
-        assert!(Graph::from_text(&STEP.replacen(from, to, 1)).is_err(), "{from} -> {to} was accepted");
+fn fused_steps_of_models_are_printed_and_parsed() {
+    for (prepared, _) in planned::programs() {
+        let graph = &prepared.step.graph;
+        let text = graph.to_text();
+        assert!(text.contains(" = fused \""), "{} has no fused node", graph.name);
+        let parsed = Graph::from_text(&text).expect("printed text parses");
+        assert!(parsed == *graph, "{} does not parse back to the same graph", graph.name);
     }
-}
-
-#[test]
-fn the_verifier_returns_every_fault() {
-    let mut graph = Graph::from_text(STEP).expect("valid text");
-    assert!(graph.verify().is_empty());
-    let ids: Vec<_> = graph.nodes.ids().collect();
-    // The update now comes before a reader of the old state, and two sources have one name.
-    graph.nodes[ids[2]].inputs[1] = graph.sources[1].value;
-    let update = graph.nodes[ids[3]].clone();
-    graph.nodes[ids[3]] = graph.nodes[ids[2]].clone();
-    graph.nodes[ids[2]] = update;
-    graph.sources[1].name = "x".into();
-    let faults = graph.verify();
-    assert!(faults.len() >= 2, "{faults:?}");
 }
 
 #[test]

@@ -1,11 +1,12 @@
-//! Packing: never an overlap, never below the bound, and close to it on step-like lives.
+//! Packing: never an overlap, never below the bound, and close to it on step-like lives; and no layout that was broken
+//! passes its checker. Small layouts, and one case for every kind of fault, are text cases in tests/corpus/.
 
-use remat::graph::Graph;
-use remat::ids::{Id, IdVec, NodeId, ValueId};
-use remat::layout::{Block, Layout, assign, check, lower_bound, pack, pack_around};
-use remat::profile::problem;
-use remat::rewrite::{Schedule, apply};
-use remat_plan::{Bytes, Request, solve};
+#[path = "common/planned.rs"]
+mod planned;
+
+use remat::layout::{Block, Layout, LayoutFault, assign_around, check, lower_bound, pack, pack_around};
+use remat::rewrite::Schedule;
+use remat_plan::Bytes;
 
 /// A small deterministic generator; the tests need variety, not quality.
 struct Random(u64);
@@ -117,65 +118,70 @@ fn nothing_to_pack_needs_nothing() {
     assert_eq!(lower_bound(&[]), 0);
 }
 
-const STEP: &str = r#"graph "tiny"
-%0: f32[16] = input "x" "batch"
-%1: f32[16] = parameter "w" {"uniform":0.5}
-%2: f32[16] = add {} %0 %1 @a forward
-%3: f32[16] = relu {} %2 @b forward
-%4: f32[16] = relu {} %3 @c forward
-%5: f32[16] = relu_grad {} %4 %4 @c backward
-%6: f32[16] = relu_grad {} %3 %5 @b backward
-%7: f32[16] = sgd {"momentum":0.0,"nesterov":false,"weight_decay":0.0} %1 %6 @a optimizer
-output %4
-"#;
-
-/// The keep-all schedule of the fixture.
-fn schedule() -> Schedule {
-    let graph = Graph::from_text(STEP).expect("valid text");
-    let seconds = IdVec::filled(graph.nodes.len(), 1.0);
-    let problem = problem(&graph, &seconds).expect("a valid problem");
-    let outcome =
-        solve(&problem.problem, "save-all", &Request::new(Bytes(u64::MAX))).expect("a known planner");
-    apply(&graph, &problem, outcome.plan().expect("keep-all always fits")).expect("a right schedule")
-}
-
-#[test]
-fn dying_inputs_hand_their_storage_over() {
-    let layout = assign(&schedule(), Bytes(0)).expect("a right layout");
-    let of = |n: usize| layout.offset[ValueId::new(n)];
-    // x dies in the addition, the sum in the first relu: all three lie in one place. State stays where it is.
-    assert_eq!((of(0), of(2)), (of(2), of(3)));
-    assert_eq!(of(1), of(7));
-    assert_eq!(layout.arena, Bytes(4 * 64));
-    assert_eq!(layout.arena, layout.used);
-}
-
-/// Node 3 reads value 4, which is the step's output and must survive.
-fn overwrite_a_live_input(layout: &mut Layout) {
-    layout.shared[NodeId::new(3)] = vec![(0, 0)];
-    layout.offset[ValueId::new(5)] = layout.offset[ValueId::new(4)];
-}
-
-#[test]
-fn the_checker_sees_what_a_wrong_layout_would_do() {
-    let schedule = schedule();
-    let right = assign(&schedule, Bytes(0)).expect("a right layout");
-    let broken = |change: &dyn Fn(&mut Layout)| {
+/// Changes of a layout that are always wrong, each with what it does.
+fn broken(schedule: &Schedule, right: &Layout) -> Vec<(String, Layout)> {
+    let mut list = Vec::new();
+    let mut with = |what: String, change: &dyn Fn(&mut Layout)| {
         let mut layout = right.clone();
         change(&mut layout);
-        check(&schedule, &layout)
+        list.push((what, layout));
     };
-    assert!(broken(&|_| {}).is_empty());
-    let value = ValueId::new;
-    let faults: [(&str, Vec<String>); 6] = [
-        ("overlaps", broken(&|l| l.offset[value(4)] = l.offset[value(3)])),
-        ("outside", broken(&|l| l.arena = Bytes(3 * 64))),
-        ("not aligned", broken(&|l| l.offset[value(5)] = l.offset[value(5)].map(|o| o + 4))),
-        ("no place", broken(&|l| l.offset[value(6)] = None)),
-        ("does not overwrite", broken(&|l| l.shared[NodeId::new(5)].clear())),
-        ("still live", broken(&|l| overwrite_a_live_input(l))),
-    ];
-    for (word, found) in faults {
-        assert!(found.iter().any(|f| f.contains(word)), "no `{word}` in {found:?}");
+    let graph = &schedule.graph;
+    let made = schedule.runs().flat_map(|node| graph.nodes[node].outputs.clone());
+    for value in graph.sources.iter().map(|source| source.value).chain(made) {
+        let set = |layout: &mut Layout, offset: Option<u64>| layout.offset[value] = offset;
+        with(format!("{value} has no place"), &|l| set(l, None));
+        with(format!("{value} ends beyond all addresses"), &|l| set(l, Some(u64::MAX - 63)));
+        with(format!("{value} lies outside"), &|l| set(l, Some(l.arena.0)));
+        with(format!("{value} is not aligned"), &|l| set(l, l.offset[value].map(|offset| offset + 4)));
     }
+    for node in schedule.runs().filter(|&node| !graph.nodes[node].op.def().is_view()) {
+        let (n_inputs, n_outputs) = (graph.nodes[node].inputs.len(), graph.nodes[node].outputs.len());
+        if !right.shared[node].is_empty() {
+            with(format!("{node} takes nothing over"), &|l| l.shared[node].clear());
+        }
+        for pair in (0..=n_inputs).flat_map(|i| (0..=n_outputs).map(move |o| (i, o))) {
+            with(format!("{node} shares {pair:?} again or wrongly"), &|l| l.shared[node].push(pair));
+        }
+        if right.workspace[node].is_some() {
+            with(format!("{node} has no workspace"), &|l| l.workspace[node] = None);
+            with(format!("{node} has its workspace outside"), &|l| l.workspace[node] = Some(l.arena.0));
+            with(format!("{node} has its workspace far outside"), &|l| {
+                l.workspace[node] = Some(u64::MAX - 63)
+            });
+        }
+    }
+    with("a smaller arena".into(), &|l| l.arena.0 -= 64);
+    with("less in use".into(), &|l| l.used.0 -= 64);
+    list
+}
+
+#[test]
+fn no_broken_layout_passes() {
+    for (prepared, program) in planned::programs() {
+        let (schedule, right) = (program.schedule(), program.layout());
+        assert_eq!(check(schedule, right, &[]), Vec::new());
+        let mutants = broken(schedule, right);
+        let passes = |(_, layout): &&(String, Layout)| check(schedule, layout, &[]).is_empty();
+        let survivors: Vec<&String> = mutants.iter().filter(passes).map(|(what, _)| what).collect();
+        println!("{}: {} broken layouts", prepared.step.graph.name, mutants.len());
+        assert_eq!(survivors, Vec::<&String>::new(), "{}", prepared.step.graph.name);
+        assert!(mutants.len() > 1000);
+    }
+}
+
+/// Evaluation is laid out around the state of training; nothing but its checker sees that the state is where it was.
+#[test]
+fn state_that_has_a_place_must_keep_it() {
+    let (_, program) = planned::programs().remove(0);
+    let (schedule, training) = (program.schedule(), program.layout());
+    let graph = &schedule.graph;
+    let states = graph.sources.iter().map(|s| s.value).filter(|&v| graph.values[v].kind.is_state());
+    let mut placed: Vec<_> = states.map(|v| (v, training.offset[v].expect("state has a place"))).collect();
+    let around = assign_around(schedule, &placed, Bytes(u64::MAX)).expect("a right layout");
+    assert_eq!(check(schedule, &around, &placed), Vec::new());
+    let (value, offset) = placed[0];
+    placed[0].1 = offset + 64;
+    let fault = LayoutFault::Displaced { value, expected: offset + 64, found: offset };
+    assert_eq!(check(schedule, &around, &placed), [fault]);
 }

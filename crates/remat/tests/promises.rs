@@ -5,15 +5,15 @@ mod common;
 
 use common::{MACHINE, check_run, reference};
 use remat::model::{self, Options};
+use remat::optimizer::Optimizer;
 use remat::pipeline::{Costs, Fit, Prepared, compile, prepare};
-use remat::train::Optimizer;
 use remat_plan::{Bytes, PLANNERS, Request};
 use std::collections::HashSet;
 
 /// Dropout stays on where the model has it.
 fn check_model(name: &str, options: Options) {
     let info = model::find(name).expect("a known model");
-    let forward = info.build(&options).expect("valid options");
+    let forward = info.build(&options).expect("valid options").into_graph();
     let optimizer = Optimizer::adam(1e-3);
     let prepared = prepare(&forward, &optimizer, Costs::Analytic(MACHINE), |_, _| {}).expect("a valid step");
     let oracle = reference(&prepared.step, 1);
@@ -42,7 +42,7 @@ fn check_model(name: &str, options: Options) {
             };
             n_fits += 1;
             assert!(program.peak() <= budget, "{context}: predicted peak over the budget");
-            if !done.insert(format!("{:?}", program.plan.steps)) {
+            if !done.insert(format!("{:?}", program.plan().steps)) {
                 continue;
             }
             for n_threads in [1, 2] {

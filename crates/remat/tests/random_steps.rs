@@ -19,8 +19,8 @@ use remat::op::scale::Scale;
 use remat::op::slice::Slice;
 use remat::op::softmax::Softmax;
 use remat::op::transpose::Transpose;
+use remat::optimizer::Optimizer;
 use remat::pipeline::{Costs, Fit, compile, prepare};
-use remat::train::Optimizer;
 use remat_plan::{Bytes, PLANNERS, Request};
 
 const ROWS: usize = 6;
@@ -125,7 +125,7 @@ fn every_plan_of_every_random_model_keeps_the_promises() {
                     compile(&prepared, planner.name, &request).expect("no internal error")
                 {
                     assert!(program.peak() <= budget, "{context}");
-                    n_recomputing += usize::from(program.schedule.n_recomputes() > 0);
+                    n_recomputing += usize::from(program.schedule().n_recomputes() > 0);
                     check_run(&prepared.step, &oracle, &program, 1, &context);
                 }
             }

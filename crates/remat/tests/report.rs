@@ -1,6 +1,5 @@
 //! The report's rows against what other stages say about the same step.
 
-use remat::analysis::MemoryCurve;
 use remat::model::{Options, find};
 use remat::pipeline::{Costs, Fit, Prepared, Program, compile, prepare};
 use remat::profile::Machine;
@@ -9,7 +8,7 @@ use remat_plan::{Bytes, Request};
 
 fn prepared(name: &str, options: Options) -> Prepared {
     let info = find(name).expect("a model of the table");
-    let forward = info.build(&options).expect("options within their ranges");
+    let forward = info.build(&options).expect("options within their ranges").into_graph();
     prepare(&forward, &info.optimizer, Costs::Analytic(Machine::nominal(1)), |_, _| {}).expect("a valid step")
 }
 
@@ -33,18 +32,15 @@ fn planned(prepared: &Prepared, percent: u64) -> Program {
 }
 
 #[test]
-fn the_timeline_adds_up_to_the_memory_curve_and_to_the_layout() {
+fn the_timeline_adds_up_to_the_layout_and_to_the_plan() {
     for prepared in [small_resnet(), small_gpt()] {
         for program in [prepared.keep_all.clone(), planned(&prepared, 60)] {
             let timeline = Timeline::predicted(&program, &prepared.seconds);
-            let curve = MemoryCurve::compute(&program.schedule, &program.layout);
-            let totals: Vec<Bytes> = curve.points.iter().map(|point| point.total()).collect();
-            assert_eq!(timeline.total_bytes(), totals);
-            assert_eq!(timeline.peak().unwrap().1, program.layout.used);
+            assert_eq!(timeline.peak().unwrap().1, program.layout().used);
             let n_recomputes = timeline.runs.iter().filter(|run| run.recompute).count();
-            assert_eq!(n_recomputes, program.schedule.n_recomputes());
+            assert_eq!(n_recomputes, program.schedule().n_recomputes());
             let cost: f64 = timeline.runs.iter().map(|run| run.seconds).sum();
-            assert!((cost / program.plan.cost - 1.0).abs() < 1e-9);
+            assert!((cost / program.plan().cost - 1.0).abs() < 1e-9);
         }
     }
 }
@@ -79,7 +75,7 @@ fn activations_are_idle_between_forward_and_backward_and_cost_at_least_their_own
     let nodes = report::nodes(&prepared);
     assert_eq!(nodes.len(), prepared.problem.node_of.len());
     let most = nodes.iter().map(|node| node.median_peak_mem_bytes).max().unwrap();
-    assert_eq!(most, prepared.keep_all.layout.used);
+    assert_eq!(most, prepared.keep_all.layout().used);
 }
 
 #[test]
@@ -119,7 +115,7 @@ fn traces_are_json_with_one_slice_per_run_and_a_counter() {
 #[test]
 fn a_checkpointed_module_is_recomputed_and_only_it() {
     let prepared = small_resnet();
-    let program = remat::checkpoint::checkpoint(&prepared, &["layer1.0", "layer2"]).unwrap();
+    let program = remat::pipeline::checkpoint(&prepared, &["layer1.0", "layer2"]).unwrap();
     assert!(program.peak() < prepared.keep_all.peak());
     let timeline = Timeline::predicted(&program, &prepared.seconds);
     let again: Vec<&str> =
@@ -129,6 +125,6 @@ fn a_checkpointed_module_is_recomputed_and_only_it() {
         again.iter().all(|module| module.starts_with("layer1.0") || module.starts_with("layer2")),
         "{again:?}"
     );
-    let message = remat::checkpoint::checkpoint(&prepared, &["layer9"]).unwrap_err().to_string();
+    let message = remat::pipeline::checkpoint(&prepared, &["layer9"]).unwrap_err().to_string();
     assert!(message.contains("`layer9`"), "{message}");
 }

@@ -1,137 +1,114 @@
-//! The rewriter: recomputes become clones, readers are redirected, frees are explicit; the checker finds every fault.
+//! The checker of schedules against the schedules of real models, broken in one place. What the rewriter makes, and one case
+//! for every kind of fault, are text cases in tests/corpus/.
 
-use expect_test::{Expect, expect};
+#[path = "common/planned.rs"]
+mod planned;
+
 use remat::graph::Graph;
-use remat::ids::{Id, IdVec};
-use remat::profile::{PlanningProblem, problem};
-use remat::rewrite::{Schedule, Step, apply, check};
-use remat_plan::{Bytes, NodeId, Plan, Status, free_early, simulate};
+use remat::ids::{Id, NodeId, ValueId};
+use remat::rewrite::{Schedule, Step, check};
 
-const STEP: &str = r#"graph "tiny"
-%0: f32[16] = input "x" "batch"
-%1: f32[16] = parameter "w" {"uniform":0.5}
-%2: f32[16] = add {} %0 %1 @a forward
-%3: f32[16] = relu {} %2 @b forward
-%4: f32[16] = relu {} %3 @c forward
-%5: f32[16] = relu_grad {} %4 %4 @c backward
-%6: f32[16] = relu_grad {} %3 %5 @b backward
-%7: f32[16] = sgd {"momentum":0.0,"weight_decay":0.0,"nesterov":false} %1 %6 @a optimizer
-output %4
-"#;
-
-fn tiny() -> (Graph, PlanningProblem) {
-    let graph = Graph::from_text(STEP).expect("valid text");
-    let seconds = IdVec::filled(graph.nodes.len(), 1.0);
-    let problem = problem(&graph, &seconds).expect("a valid problem");
-    (graph, problem)
+/// Counts broken schedules, and names those that pass.
+struct Attack<'a> {
+    original: &'a Graph,
+    right: &'a Schedule,
+    n_mutants: usize,
+    survivors: Vec<String>,
 }
 
-/// The plan that computes these nodes in this order and frees as early as possible.
-fn plan(problem: &PlanningProblem, computes: &[usize]) -> Plan {
-    let computes: Vec<NodeId> = computes.iter().map(|&n| NodeId::new(n)).collect();
-    let steps = free_early(&problem.problem, &computes);
-    let simulation = simulate(&problem.problem, &steps).expect("valid steps");
-    Plan {
-        problem: problem.problem.name.clone(),
-        planner: "by hand".into(),
-        status: Status::Feasible,
-        budget_bytes: Bytes(u64::MAX),
-        peak_bytes: simulation.peak,
-        cost: simulation.cost,
-        lower_bound: None,
-        steps,
+impl Attack<'_> {
+    fn with(&mut self, what: impl std::fmt::Display, change: impl FnOnce(&mut Schedule)) {
+        let mut broken = self.right.clone();
+        change(&mut broken);
+        self.n_mutants += 1;
+        if check(self.original, &broken).is_empty() {
+            self.survivors.push(what.to_string());
+        }
     }
 }
 
-fn check_rewrite(computes: &[usize], expected: Expect) {
-    let (graph, problem) = tiny();
-    let schedule = apply(&graph, &problem, &plan(&problem, computes)).expect("a right schedule");
-    expected.assert_eq(&schedule.to_text());
+/// Drops, repeats and moves steps.
+fn attack_steps(attack: &mut Attack<'_>) {
+    let right = attack.right;
+    for (at, &step) in right.steps.iter().enumerate() {
+        attack.with(format!("step {at} twice: {step:?}"), |s| s.steps.insert(at, step));
+        match step {
+            Step::Run(_) => attack.with(format!("no step {at}: {step:?}"), |s| {
+                s.steps.remove(at);
+            }),
+            Step::Free(value) => {
+                let reader = right.steps[..at].iter().rposition(|earlier| match *earlier {
+                    Step::Run(node) => right.graph.nodes[node].inputs.contains(&value),
+                    Step::Free(_) => false,
+                });
+                if let Some(reader) = reader {
+                    attack.with(format!("{value} freed before its last reader"), |s| {
+                        let free = s.steps.remove(at);
+                        s.steps.insert(reader, free);
+                    });
+                }
+            }
+        }
+    }
+}
+
+/// Breaks what the rewriter writes about nodes: who reads which copy, and what a clone is.
+fn attack_nodes(attack: &mut Attack<'_>) {
+    let right = &attack.right.graph;
+    let outside = ValueId::new(right.values.len());
+    for id in attack.right.runs().collect::<Vec<NodeId>>() {
+        let node = &right.nodes[id];
+        for (i, &input) in node.inputs.iter().enumerate() {
+            // The copy that was live once, or any other value.
+            let stale = attack.right.original(input);
+            for other in [stale, ValueId::new(0), outside] {
+                if other != input {
+                    attack.with(format!("{id} reads {other}"), |s| s.graph.nodes[id].inputs[i] = other);
+                }
+            }
+        }
+        attack.with(format!("{id} reads less"), |s| {
+            if s.graph.nodes[id].inputs.pop().is_none() {
+                s.graph.nodes[id].inputs.push(ValueId::new(0));
+            }
+        });
+        attack.with(format!("{id} makes less"), |s| {
+            s.graph.nodes[id].outputs.pop();
+        });
+        for (position, &output) in node.outputs.iter().enumerate() {
+            attack.with(format!("{id} makes {outside}"), |s| s.graph.nodes[id].outputs[position] = outside);
+            attack.with(format!("{output} has another producer"), |s| {
+                s.graph.values[output].producer = Some((NodeId::new(0), position + 1));
+            });
+            attack.with(format!("{output} has another type"), |s| {
+                s.graph.values[output].ty = "f32[3,1,4,1,5]".parse().expect("a type");
+            });
+        }
+        if node.origin.is_some() {
+            let other = NodeId::new(usize::from(attack.right.origin(id).index() == 0));
+            attack.with(format!("{id} repeats {other}"), |s| s.graph.nodes[id].origin = Some(other));
+            attack.with(format!("{id} repeats nothing"), |s| s.graph.nodes[id].origin = None);
+        }
+    }
+    for (i, &output) in right.outputs.iter().enumerate() {
+        attack.with(format!("no output {output}"), |s| {
+            s.graph.outputs.remove(i);
+        });
+        attack
+            .with(format!("output {output} is a source"), |s| s.graph.outputs[i] = s.graph.sources[0].value);
+    }
 }
 
 #[test]
-fn without_recomputes_only_frees_are_added() {
-    check_rewrite(
-        &[0, 1, 2, 3, 4, 5],
-        expect![[r#"
-            %2: f32[16] = add {} %0 %1 @a forward
-            free %0
-            %3: f32[16] = relu {} %2 @b forward
-            free %2
-            %4: f32[16] = relu {} %3 @c forward
-            %5: f32[16] = relu_grad {} %4 %4 @c backward
-            %6: f32[16] = relu_grad {} %3 %5 @b backward
-            free %3
-            free %5
-            %7: f32[16] = sgd {"momentum":0.0,"nesterov":false,"weight_decay":0.0} %1 %6 @a optimizer
-            free %6
-        "#]],
-    );
-}
-
-#[test]
-fn a_dropped_value_is_recomputed_before_its_backward_use() {
-    check_rewrite(
-        &[0, 1, 2, 3, 0, 1, 4, 5],
-        expect![[r#"
-            %2: f32[16] = add {} %0 %1 @a forward
-            %3: f32[16] = relu {} %2 @b forward
-            free %2
-            %4: f32[16] = relu {} %3 @c forward
-            free %3
-            %5: f32[16] = relu_grad {} %4 %4 @c backward
-            %8: f32[16] = add {} %0 %1 @a forward of n0
-            free %0
-            %9: f32[16] = relu {} %8 @b forward of n1
-            free %8
-            %6: f32[16] = relu_grad {} %9 %5 @b backward
-            free %9
-            free %5
-            %7: f32[16] = sgd {"momentum":0.0,"nesterov":false,"weight_decay":0.0} %1 %6 @a optimizer
-            free %6
-        "#]],
-    );
-}
-
-/// A right schedule, broken in one place.
-fn broken(change: impl FnOnce(&mut Schedule)) -> Vec<String> {
-    let (graph, problem) = tiny();
-    let mut schedule =
-        apply(&graph, &problem, &plan(&problem, &[0, 1, 2, 3, 0, 1, 4, 5])).expect("a right schedule");
-    assert!(check(&graph, &schedule).is_empty());
-    change(&mut schedule);
-    check(&graph, &schedule)
-}
-
-#[test]
-fn the_checker_sees_what_a_wrong_rewriter_would_do() {
-    // A reader that was not redirected to the copy that is live.
-    let stale = broken(|s| {
-        let id = s
-            .graph
-            .nodes
-            .ids()
-            .find(|&n| s.graph.nodes[n].scope == "b" && n.index() == 4)
-            .expect("the reader");
-        s.graph.nodes[id].inputs[0] = s.graph.nodes[s.graph.nodes.ids().nth(1).expect("node 1")].outputs[0];
-    });
-    assert!(!stale.is_empty());
-    let lost_run = broken(|s| s.steps.retain(|step| *step != Step::Run(Id::new(2))));
-    assert!(lost_run.iter().any(|f| f.contains("never runs")), "{lost_run:?}");
-    let update_twice = broken(|s| {
-        let last = s.graph.nodes.ids().nth(5).expect("the update");
-        s.steps.push(Step::Run(last));
-    });
-    assert!(update_twice.iter().any(|f| f.contains("update")), "{update_twice:?}");
-    let early_free = broken(|s| {
-        let at = s.steps.iter().position(|step| matches!(step, Step::Free(_))).expect("a free");
-        let free = s.steps.remove(at);
-        s.steps.insert(0, free);
-    });
-    assert!(!early_free.is_empty());
-    let other_op = broken(|s| {
-        let id = s.graph.nodes.ids().next_back().expect("a clone");
-        s.graph.nodes[id].op = remat::op::add::Add {}.into();
-    });
-    assert!(other_op.iter().any(|f| f.contains("another op")), "{other_op:?}");
+fn nothing_broken_passes() {
+    for (prepared, program) in planned::programs() {
+        let (original, right) = (&prepared.step.graph, program.schedule());
+        assert_eq!(check(original, right), Vec::new());
+        let mut attack = Attack { original, right, n_mutants: 0, survivors: Vec::new() };
+        attack_steps(&mut attack);
+        attack_nodes(&mut attack);
+        println!("{}: {} broken schedules", original.name, attack.n_mutants);
+        assert_eq!(attack.survivors, Vec::<String>::new(), "{}", original.name);
+        assert!(attack.n_mutants > 1000);
+    }
 }

@@ -1,4 +1,4 @@
-//! Training as a whole: micro-batches, clipping, evaluation in the training arena, and runs that go on where another
+//! Training as a whole: micro-batches, clipping, evaluation in the training arena, and runs that resume where another
 //! stopped. All of it under budgets too, and all of it to the bit.
 
 #[allow(dead_code)] // Other test programs use more of it.
@@ -6,15 +6,15 @@ mod common;
 
 use common::MACHINE;
 use remat::exec::{Engine, Reference};
-use remat::graph::{Graph, Kind};
+use remat::graph::{Builder, Graph, Kind};
 use remat::model::{self, Options};
+use remat::nn::Model;
 use remat::op::{MicroBatch, Run};
+use remat::optimizer::{Optimizer, Rule};
 use remat::pipeline::{Costs, Fit, Prepared, Program, compile, prepare};
-use remat::train::{Batches, StepResult};
-use remat::train::{
-    Checkpoints, Decay, Evaluation, Identity, LearningRate, Optimizer, Rule, Session, Synthetic,
-    evaluation_graph,
-};
+use remat::step::evaluation_pass;
+use remat::train::{Batch, Batches, Part, StepResult};
+use remat::train::{Checkpoints, Decay, Evaluation, Identity, LearningRate, Schedule, Session, Synthetic};
 use remat_plan::{Bytes, Request};
 use std::path::Path;
 
@@ -22,7 +22,7 @@ const SEED: u64 = 11;
 
 fn forward(name: &str, options: &[(&str, &str)]) -> Graph {
     let options = options.iter().fold(Options::new(), |all, &(name, value)| all.with(name, value));
-    model::find(name).expect("a known model").build(&options).expect("valid options")
+    model::find(name).expect("a known model").build(&options).expect("valid options").into_graph()
 }
 
 fn mlp(batch: usize) -> Graph {
@@ -56,8 +56,8 @@ fn tight(prepared: &Prepared) -> Program {
     }
 }
 
-fn session(program: &Program, optimizer: &Optimizer) -> Session {
-    Session::new(program.clone(), optimizer, Box::new(Synthetic { seed: SEED }), SEED, 2).expect("memory")
+fn session(program: &Program) -> Session {
+    Session::new(program.clone(), Box::new(Synthetic { seed: SEED }), SEED, 2).expect("memory")
 }
 
 /// All state with its bits.
@@ -90,19 +90,15 @@ fn every_plan_gives_the_bits_of_the_reference_with_micro_batches_and_clipping() 
             for index in 0..ACCUMULATING.micro_batches {
                 let micro = MicroBatch { index, count: ACCUMULATING.micro_batches };
                 let run = Run { seed: SEED, step, learning_rate: ACCUMULATING.learning_rate, micro };
-                for source in oracle.graph().sources.clone() {
-                    if oracle.graph().values[source.value].kind == Kind::Input {
-                        let bytes = oracle.bytes_mut(source.value);
-                        Synthetic { seed: SEED }.fill(run.batch(), &source, bytes).expect("synthetic");
-                    }
-                }
+                let mut batch = Batch::new(run.batch(), Part::Training, SEED, oracle.batch_mut());
+                Synthetic { seed: SEED }.fill(&mut batch).expect("synthetic");
                 oracle.step(&run, None);
-                sum += f64::from(oracle.floats(prepared.step.loss)[0]);
+                sum += f64::from(oracle.floats(prepared.step.roles.loss)[0]);
             }
             losses.push((sum / ACCUMULATING.micro_batches as f64) as f32);
         }
         for program in [&prepared.keep_all, &tight(&prepared)] {
-            let mut session = session(program, &ACCUMULATING);
+            let mut session = session(program);
             session.executor_mut().poison = true;
             for &loss in &losses {
                 let result = session.step(None).expect("a step");
@@ -123,17 +119,33 @@ struct Pieces {
 }
 
 impl Batches for Pieces {
-    fn fill(&mut self, batch: u64, source: &remat::graph::Source, bytes: &mut [u8]) -> remat::Result<()> {
-        let (whole, piece) = ((batch - 1) / self.n + 1, ((batch - 1) % self.n) as usize);
-        // Whole words, so that the floats are aligned.
-        let mut words = vec![0u64; (bytes.len() * self.n as usize).div_ceil(8)];
-        let len = bytes.len() * self.n as usize;
-        // SAFETY: a u64 is eight writable bytes, and any bytes are a u64.
-        let all = unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast::<u8>(), words.len() * 8) };
-        Synthetic { seed: SEED }.fill(whole, source, &mut all[..len])?;
-        bytes.copy_from_slice(&all[piece * bytes.len()..][..bytes.len()]);
+    fn fill(&mut self, batch: &mut Batch<'_>) -> remat::Result<()> {
+        let (whole, piece) = ((batch.number() - 1) / self.n + 1, ((batch.number() - 1) % self.n) as usize);
+        // The whole batch has the same inputs with more rows.
+        let mut b = Builder::new("whole");
+        for input in batch.inputs() {
+            let mut shape = input.shape().to_vec();
+            shape[0] *= self.n as usize;
+            match input.limit() {
+                Some(limit) => b.labels(input.name(), &shape, limit)?,
+                None => b.input(input.name(), &shape)?,
+            };
+        }
+        let mut engine = Reference::new(b.finish(), 1)?;
+        let mut all = Batch::new(whole, Part::Training, SEED, engine.batch_mut());
+        Synthetic { seed: SEED }.fill(&mut all)?;
+        for (input, all) in batch.inputs().iter_mut().zip(all.inputs()) {
+            match input.limit() {
+                Some(_) => copy_piece(all.integers()?, piece, input.integers()?),
+                None => copy_piece(all.floats()?, piece, input.floats()?),
+            }
+        }
         Ok(())
     }
+}
+
+fn copy_piece<T: Copy>(all: &[T], piece: usize, to: &mut [T]) {
+    to.copy_from_slice(&all[piece * to.len()..][..to.len()]);
 }
 
 #[test]
@@ -146,8 +158,8 @@ fn micro_batches_make_the_update_of_the_whole_batch() {
     let in_pieces = Optimizer { micro_batches: 4, ..sgd };
     let whole = prepared(&mlp(16), &sgd).keep_all;
     let pieces = prepared(&mlp(4), &in_pieces).keep_all;
-    let mut whole = session(&whole, &sgd);
-    let mut pieces = Session::new(pieces, &in_pieces, Box::new(Pieces { n: 4 }), SEED, 2).expect("memory");
+    let mut whole = session(&whole);
+    let mut pieces = Session::new(pieces, Box::new(Pieces { n: 4 }), SEED, 2).expect("memory");
     for _ in 0..3 {
         let (a, b) = (whole.step(None).expect("a step"), pieces.step(None).expect("a step"));
         assert!((a.loss - b.loss).abs() < 1e-5, "{} and {}", a.loss, b.loss);
@@ -171,7 +183,7 @@ fn clipping_scales_the_gradient_and_leaves_small_ones_alone() {
     let with = |clip_norm| Optimizer { clip_norm, ..Optimizer::sgd(0.1) };
     let after = |clip_norm| {
         let optimizer = with(clip_norm);
-        let mut session = session(&prepared(&mlp(8), &optimizer).keep_all, &optimizer);
+        let mut session = session(&prepared(&mlp(8), &optimizer).keep_all);
         let result = session.step(None).expect("a step");
         (state(session.executor()), result.gradient_norm)
     };
@@ -202,7 +214,7 @@ fn evaluation_fits_into_the_smallest_arena_and_changes_nothing() {
             let evaluation = Evaluation::fit(&forward, program).expect("no internal error");
             let evaluation = evaluation.unwrap_or_else(|| panic!("{name}: no place for evaluation"));
             assert!(evaluation.peak() <= program.peak());
-            let mut session = session(program, &optimizer);
+            let mut session = session(program);
             session.step(None).expect("a step");
             let before = state(session.executor());
             let score = evaluation.run(&mut session, &mut Synthetic { seed: 99 }, 3).expect("batches");
@@ -212,8 +224,8 @@ fn evaluation_fits_into_the_smallest_arena_and_changes_nothing() {
                 "{name}: {score:?}"
             );
             scores.push((score.loss.to_bits(), score.accuracy.map(f32::to_bits)));
-            // Training goes on as if nobody had looked.
-            let mut undisturbed = self::session(program, &optimizer);
+            // Training continues as if nothing had happened.
+            let mut undisturbed = self::session(program);
             undisturbed.step(None).expect("a step");
             let both =
                 [session.step(None), undisturbed.step(None)].map(|r| r.expect("a step").loss.to_bits());
@@ -228,7 +240,7 @@ fn evaluation_drops_nothing_and_uses_running_statistics() {
     let optimizer = Optimizer::adam(1e-3);
     for forward in [gpt(), resnet(), forward("bert", &[("batch", "2"), ("seq", "8"), ("layers", "1")])] {
         let step = prepared(&forward, &optimizer).step;
-        let graph = evaluation_graph(&forward, &step.graph).expect("a graph");
+        let graph = evaluation_pass(&forward, &step.graph).expect("a graph").graph;
         let text = graph.to_text();
         for absent in ["= dropout ", "= running_update ", "= batch_norm {"] {
             assert!(!text.contains(absent), "{absent} in {}", forward.name);
@@ -276,7 +288,8 @@ fn resume(
     session: &mut Session,
 ) -> (remat::Result<Option<u64>>, Vec<String>) {
     let mut warnings = Vec::new();
-    let step = Checkpoints::resume(folder, identity, session, |warning| warnings.push(warning));
+    let warn = |warning| warnings.push(warning);
+    let step = Checkpoints::resume(folder, identity, Schedule::Same, session, warn);
     (step, warnings)
 }
 
@@ -286,7 +299,7 @@ fn a_run_that_goes_on_has_the_bits_of_one_that_never_stopped() {
         let prepared = prepared(&forward, &ACCUMULATING);
         let identity = identity(&forward, &ACCUMULATING);
         let start = |program: &Program| {
-            let mut session = session(program, &ACCUMULATING);
+            let mut session = session(program);
             session.learning_rate = schedule();
             session
         };
@@ -298,7 +311,7 @@ fn a_run_that_goes_on_has_the_bits_of_one_that_never_stopped() {
         let mut both: Vec<StepResult> = (0..2).map(|_| first.step(None).expect("a step")).collect();
         let checkpoints = Checkpoints::open(folder.path(), identity.clone(), 2).expect("a folder");
         checkpoints.write(&first).expect("a checkpoint");
-        // It goes on under another plan, which is nobody's business.
+        // It resumes under another plan, which changes no result.
         let mut second = start(&tight(&prepared));
         let (step, warnings) = resume(folder.path(), &identity, &mut second);
         assert_eq!((step.expect("a checkpoint"), warnings), (Some(2), vec![]), "{name}");
@@ -319,7 +332,7 @@ fn broken_checkpoints_are_skipped_and_foreign_ones_refused() {
     assert!(
         Checkpoints::open(folder.path(), identity.clone(), 2).unwrap_err().to_string().contains("in use")
     );
-    let mut trained = session(&program, &optimizer);
+    let mut trained = session(&program);
     assert_eq!(resume(folder.path(), &identity, &mut trained).0.expect("an empty folder"), None);
     let mut paths = Vec::new();
     for _ in 0..3 {
@@ -334,28 +347,27 @@ fn broken_checkpoints_are_skipped_and_foreign_ones_refused() {
     *flipped.last_mut().expect("bytes") ^= 1;
     for broken in [&flipped[..], &whole[..whole.len() / 2], b"something else"] {
         std::fs::write(&paths[2], broken).expect("a file");
-        let mut fresh = session(&program, &optimizer);
+        let mut fresh = session(&program);
         let (step, warnings) = resume(folder.path(), &identity, &mut fresh);
         assert_eq!((step.expect("the older one"), warnings.len()), (Some(2), 1));
         assert!(warnings[0].contains("step-00000003"), "{warnings:?}");
         assert_eq!(fresh.steps_done(), 2);
     }
     std::fs::write(&paths[1], b"").expect("a file");
-    let message =
-        resume(folder.path(), &identity, &mut session(&program, &optimizer)).0.unwrap_err().to_string();
-    assert!(message.contains("none of them is whole"), "{message}");
+    let message = resume(folder.path(), &identity, &mut session(&program)).0.unwrap_err().to_string();
+    assert!(message.contains("all of them are damaged"), "{message}");
 
     std::fs::write(&paths[2], whole).expect("a file");
     for (part, other) in [
         ("seed was 11, now it is 12", Identity { seed: 12, ..identity.clone() }),
         ("model was mlp(batch=4", Identity { model: "gpt".to_owned(), ..identity.clone() }),
         ("optimizer was", Identity { optimizer: Optimizer::sgd(1.0), ..identity.clone() }),
-        ("learning_rate was", Identity { learning_rate: LearningRate::constant(1.0), ..identity.clone() }),
+        ("learning rate was", Identity { learning_rate: LearningRate::constant(1.0), ..identity.clone() }),
         ("data was synthetic", Identity { data: "text".to_owned(), ..identity.clone() }),
     ] {
-        let mut fresh = session(&program, &optimizer);
+        let mut fresh = session(&program);
         let message = resume(folder.path(), &other, &mut fresh).0.unwrap_err().to_string();
-        assert!(message.contains("another run") && message.contains(part), "{message}");
+        assert!(message.contains("run") && message.contains(part) && !message.contains('{'), "{message}");
     }
 }
 
@@ -368,12 +380,20 @@ fn a_killed_writer_leaves_nothing_that_anyone_would_read() {
     std::fs::write(folder.path().join("step-00000007.safetensors.123.partial"), b"half").expect("a file");
     std::fs::write(folder.path().join("notes.txt"), b"mine").expect("a file");
     let program = prepared(&forward, &optimizer).keep_all;
-    assert_eq!(
-        resume(folder.path(), &identity, &mut session(&program, &optimizer)).0.expect("a folder"),
-        None
-    );
+    assert_eq!(resume(folder.path(), &identity, &mut session(&program)).0.expect("a folder"), None);
     Checkpoints::open(folder.path(), identity, 1).expect("a folder");
     assert!(!folder.path().join("step-00000007.safetensors.123.partial").exists());
     assert!(folder.path().join("notes.txt").exists(), "what is not ours stays");
     assert!(program.peak() > Bytes(0));
+}
+
+#[test]
+fn an_input_that_no_node_reads_is_filled_and_counted() {
+    let model = Model::build("unread", |g| {
+        g.input("unread", [8, 100]);
+        g.input("input", [8, 16]).linear("fc", 4).cross_entropy(g.labels("labels", [8], 4))
+    });
+    let prepared = prepared(model.expect("a model").graph(), &Optimizer::adam(1e-3));
+    let mut session = session(&prepared.keep_all);
+    assert_eq!(session.step(None).expect("a step").stats.peak, prepared.keep_all.peak());
 }

@@ -1,15 +1,18 @@
 //! `remat compare`: the same training with and without a budget, side by side: peak, time, overhead, equal bits.
 
+use crate::answer::Answer;
 use crate::flags::{CostKind, PlannerFlags, StepFlags, model_parser};
-use crate::format::{Align, change, count, plural, seconds, table};
+use crate::format::{Align, count, plural, table, timing};
 use crate::output::{Output, Paint, Report};
+use crate::planning::compile;
 use crate::progress::Progress;
-use crate::{Answer, chart, memory};
+use crate::slowdown::{self, Slowdown};
+use crate::{chart, memory};
 use anyhow::Result;
 use clap::Args;
-use remat::analysis::MemoryCurve;
-use remat::pipeline::{Fit, Prepared, Program, Refusal, compile};
+use remat::pipeline::{Fit, Prepared, Program, Refusal};
 use remat::profile::Sample;
+use remat::report::Timeline;
 use remat::train::{self, Side};
 use remat_plan::{Budget, Bytes};
 use serde::Serialize;
@@ -61,6 +64,8 @@ struct Measured {
     keep_all: SideRow,
     budgeted: SideRow,
     overhead_percent: f64,
+    /// The overhead is not larger than the spread of single steps.
+    overhead_is_within_spread: bool,
     peak_share_percent: f64,
     bits_equal: bool,
     /// The first thing that differs.
@@ -106,7 +111,7 @@ impl Flags {
             result: None,
             refusal: None,
         };
-        let program = match compile(&prepared, &self.planner.planner, &self.planner.request(budget_bytes))? {
+        let program = match compile(&prepared, &self.planner.planner, self.planner.request(budget_bytes))? {
             Fit::Fits(program) => program,
             Fit::Refused(refusal) => {
                 report.refusal = Some(refusal);
@@ -120,13 +125,12 @@ impl Flags {
         let progress = Progress::new("training both", n_steps);
         let show = |done| progress.set(done, n_steps);
         let seed = self.planner.seed();
-        let compared =
-            train::compare(&prepared, &program, &model.optimizer, seed, model.n_threads, n_steps, show)?;
+        let compared = train::compare(&prepared, &program, seed, model.n_threads, n_steps, show)?;
         drop(progress);
         report.fits = true;
         report.charts = charts(&self.planner.planner, &prepared.keep_all, &program);
         let peak_resident_bytes = memory::peak_resident();
-        let n_recomputes = program.schedule.n_recomputes();
+        let n_recomputes = program.schedule().n_recomputes();
         let result =
             Measured::of(&prepared, compared, n_recomputes, budget_bytes, arenas_bytes, peak_resident_bytes);
         let holds = result.bits_equal && result.within_budget;
@@ -139,8 +143,7 @@ impl Flags {
 /// Memory over the step, before and after, at one scale.
 fn charts(planner: &str, keep_all: &Program, budgeted: &Program) -> String {
     let draw = |name: &str, program: &Program| {
-        let curve = MemoryCurve::compute(&program.schedule, &program.layout);
-        chart::memory(name, &curve, keep_all.peak())
+        chart::memory(name, &Timeline::of(program.schedule(), program.layout(), |_| 0.0), keep_all.peak())
     };
     draw("memory over the step, keep all", keep_all) + &draw(&format!("with {planner}"), budgeted)
 }
@@ -156,13 +159,15 @@ impl Measured {
     ) -> Measured {
         let train::Comparison { keep_all, budgeted, difference } = compared;
         let percent = |part: f64, whole: f64| if whole > 0.0 { 100.0 * part / whole } else { 0.0 };
+        let slowdown = Slowdown::of(budgeted.time, keep_all.time);
         Measured {
-            overhead_percent: percent(budgeted.time.median, keep_all.time.median) - 100.0,
+            overhead_percent: slowdown.percent,
+            overhead_is_within_spread: slowdown.is_within_spread,
             peak_share_percent: percent(budgeted.measured_peak.0 as f64, keep_all.measured_peak.0 as f64),
             bits_equal: difference.is_none(),
             difference,
             within_budget: budgeted.measured_peak <= budget,
-            n_gradients: prepared.step.gradients.len(),
+            n_gradients: prepared.step.roles.gradients.len(),
             peak_resident_bytes,
             arenas_bytes,
             keep_all: SideRow::of(keep_all, 0),
@@ -184,12 +189,11 @@ impl SideRow {
     }
 
     fn cells(&self, name: &str, overhead: String) -> Vec<String> {
-        let time = self.step_seconds;
         vec![
             name.to_owned(),
             self.predicted_peak_bytes.to_string(),
             self.measured_peak_bytes.to_string(),
-            format!("{} ± {}", seconds(time.median), seconds(time.spread)),
+            timing(self.step_seconds),
             overhead,
             count(self.n_runs),
             count(self.n_recomputes),
@@ -217,10 +221,9 @@ impl Report for Compared {
             ("recomputed", Align::Right),
             ("last loss", Align::Right),
         ];
-        let rows = [
-            result.keep_all.cells("keep all", String::new()),
-            result.budgeted.cells(planner, change(result.overhead_percent)),
-        ];
+        let overhead = slowdown::text(result.overhead_percent, result.overhead_is_within_spread);
+        let rows =
+            [result.keep_all.cells("keep all", String::new()), result.budgeted.cells(planner, overhead)];
         let mut text = format!(
             "{}: {model} runs within {budget_bytes}, {:.1} % of its peak without recomputation; the floor is \
              {floor_bytes}, set by {floor_node}\n",
@@ -228,6 +231,9 @@ impl Report for Compared {
             result.peak_share_percent
         );
         text += &table(&columns, rows);
+        if result.overhead_is_within_spread {
+            text += slowdown::NOISE;
+        }
         let what = format!("loss, {}, parameters and state", plural(result.n_gradients, "gradient"));
         text += &match &result.difference {
             None => format!("bits equal: {} ({what}, {})\n", paint.good("yes"), plural(self.n_steps, "step")),

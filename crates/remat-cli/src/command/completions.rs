@@ -1,9 +1,9 @@
 //! `remat completions`: a script that teaches a shell our commands, flags, models and planners.
 
+use crate::answer::Answer;
 use crate::output::{Output, Paint, Report};
-use crate::{Answer, Cli};
 use anyhow::{Context as _, Result};
-use clap::{Args, CommandFactory as _};
+use clap::Args;
 use clap_complete::Shell;
 use serde::Serialize;
 
@@ -21,10 +21,10 @@ struct Completions {
 }
 
 impl Flags {
-    pub(super) fn run(&self, out: &mut Output) -> Result<Answer> {
+    pub(super) fn run(&self, out: &mut Output, mut whole: clap::Command) -> Result<Answer> {
         // The generator panics when its writer fails, so it writes to memory, which does not.
         let mut script = Vec::new();
-        clap_complete::generate(self.shell, &mut Cli::command(), "remat", &mut script);
+        clap_complete::generate(self.shell, &mut whole, "remat", &mut script);
         let script = String::from_utf8(script).context("the completion script is not UTF-8")?;
         out.report(&Completions { shell: self.shell.to_string(), script })?;
         Ok(Answer::Yes)

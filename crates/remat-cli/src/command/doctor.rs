@@ -1,10 +1,9 @@
-//! `remat doctor`: what this machine offers, and whether everything that remat uses is there.
+//! `remat doctor`: what this machine offers, and whether anything that remat uses is missing.
 
-use crate::flags::available_threads;
+use crate::answer::Answer;
 use crate::format::{facts, seconds};
 use crate::output::{Output, Paint, Report};
-use crate::progress::Progress;
-use crate::{Answer, memory};
+use crate::{memory, speeds, threads};
 use anyhow::Result;
 use clap::Args;
 use remat::profile::{Machine, Origin};
@@ -16,9 +15,9 @@ use std::num::NonZeroUsize;
 #[derive(Debug, Args)]
 pub(crate) struct Flags {
     /// Threads to measure with; by default as many as the machine runs at once.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = threads::parse)]
     threads: Option<NonZeroUsize>,
-    /// Measure the speeds again instead of taking those that were kept.
+    /// Measure the speeds again instead of using the ones measured before.
     #[arg(long)]
     remeasure: bool,
 }
@@ -40,11 +39,9 @@ struct Health {
 
 impl Flags {
     pub(super) fn run(&self, out: &mut Output) -> Result<Answer> {
-        let n_threads = self.threads.map_or_else(available_threads, NonZeroUsize::get);
-        let progress = Progress::new("measuring speeds", 1);
-        let measure = if self.remeasure { Machine::remeasure } else { Machine::load };
-        let (machine, origin) = measure(n_threads)?;
-        drop(progress);
+        let n_threads = threads::usable(self.threads);
+        let (machine, origin) =
+            if self.remeasure { speeds::measure(n_threads)? } else { speeds::load(n_threads)? };
         let cpu_features = cpu_features();
         let peak_resident_is_readable = memory::peak_resident().is_some();
         let mut advice = Vec::new();
@@ -61,7 +58,7 @@ impl Flags {
             version: env!("CARGO_PKG_VERSION"),
             system: format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
             cpu_features,
-            threads_available: available_threads(),
+            threads_available: threads::available(),
             machine,
             memory_total_bytes: memory::total(),
             memory_available_bytes: memory::available(),
@@ -77,7 +74,7 @@ impl Flags {
 /// Where the speeds come from.
 fn describe(origin: &Origin) -> String {
     match origin {
-        Origin::Kept(path) => format!("kept in {}", path.display()),
+        Origin::Kept(path) => format!("measured before, kept in {}", path.display()),
         Origin::Measured(path) => format!("measured now, kept in {}", path.display()),
         Origin::NotKept(reason) => format!("measured now, not kept: {reason}"),
     }
@@ -116,7 +113,7 @@ impl Report for Health {
             ("matrix product", format!("{:.1} GFLOP/s", machine.flops / 1e9)),
             ("copy", format!("{:.1} GB/s", machine.bandwidth / 1e9)),
             ("calling a kernel", seconds(machine.overhead)),
-            ("these speeds", self.speeds_file.clone()),
+            ("speeds", self.speeds_file.clone()),
             (
                 "memory",
                 format!(
@@ -125,14 +122,14 @@ impl Report for Health {
                     known(self.memory_total_bytes)
                 ),
             ),
-            ("memory limit of the group", limit),
+            ("memory limit of the control group", limit),
             (
                 "peak of the process",
                 (if self.peak_resident_is_readable { "readable" } else { "not readable" }).to_owned(),
             ),
         ]);
         if self.advice.is_empty() {
-            return text + &format!("{}: everything is there\n", paint.good("ok"));
+            return text + &format!("{}: nothing is missing\n", paint.good("ok"));
         }
         text + &self
             .advice

@@ -1,12 +1,13 @@
 //! `remat explain`: what sets the peak of a plan, what it recomputes and at what price, and what other budgets cost.
 
+use crate::answer::Answer;
+use crate::files;
 use crate::flags::{PlannerFlags, StepFlags};
 use crate::format::{Align, change, cost, count, table};
 use crate::output::{Output, Paint, Report};
 use crate::prices::Prices;
 use crate::progress::Progress;
 use crate::target::{Planned, Target, TargetFlags, n_recomputes, overhead_percent};
-use crate::{Answer, files};
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use remat_plan::{Alternative, Budget, Bytes, Explanation, PLANNERS, Plan, Reason, Status, explain};
@@ -45,7 +46,7 @@ struct Explained {
     proof: Option<String>,
     /// What a MiB is worth here; missing when nothing fits.
     prices: Option<Prices>,
-    /// Who planned the other budgets.
+    /// The planner of the other budgets.
     budgets_planner: String,
     budgets: Vec<BudgetRow>,
     #[serde(skip)]

@@ -1,12 +1,13 @@
 //! `remat frontier`: what each amount of memory costs, from the smallest budget to the one that needs no recomputation.
 
+use crate::answer::Answer;
 use crate::draw::{self, FrontierCurve};
 use crate::flags::{PlannerFlags, StepFlags};
 use crate::format::{Align, change, cost, count, facts, table};
 use crate::output::{Output, Paint, Report};
 use crate::progress::Progress;
 use crate::target::{Target, TargetFlags, n_recomputes, overhead_percent};
-use crate::{Answer, files, folder};
+use crate::{files, folder};
 use anyhow::{Context as _, Result};
 use clap::Args;
 use remat::pipeline::program;
@@ -90,7 +91,7 @@ impl Flags {
         }
         let target = self.target.read(&self.step)?;
         if let Some(folder) = &self.out {
-            std::fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
+            files::create_folder(folder)?;
         }
         let problem = target.problem();
         let flags = self.planner.at_a_glance_unless_told();
@@ -101,16 +102,16 @@ impl Flags {
         })?;
         drop(progress);
         let report = FrontierReport::of(&target, &flags.planner, &curve)?;
-        // Files first: they are complete even when nobody reads the text.
+        // Files first: they are complete even when nothing reads the text.
         if let Some(folder) = &self.out {
             write_plans(folder, &curve)?;
         }
         if let Some(path) = &self.csv {
-            files::write_bytes(path, &folder::csv(&report.points)?)?;
+            files::write(path, folder::csv(&report.points)?)?;
         }
         if let (Some(path), Some(format)) = (&self.plot, format) {
             let drawn = draw::frontier(&report.curve()).context("drawing the curve")?;
-            files::write_bytes(path, drawn.bytes(format))?;
+            files::write(path, drawn.bytes(format))?;
         }
         out.report(&report)?;
         Ok(Answer::Yes)
@@ -119,7 +120,7 @@ impl Flags {
 
 fn write_plans(folder: &Path, curve: &Frontier) -> Result<()> {
     for plan in curve.points.iter().filter_map(|point| point.plan.as_ref()) {
-        files::write(&folder.join(format!("{}.json", plan.budget_bytes.0)), &plan.to_json())?;
+        files::write(&folder.join(format!("{}.json", plan.budget_bytes.0)), plan.to_json())?;
     }
     Ok(())
 }
@@ -165,10 +166,7 @@ impl PointRow {
         let problem = target.problem();
         let plan = point.plan.as_ref();
         let arena_bytes = match (target, plan) {
-            (Target::Model(prepared), Some(plan)) => {
-                let graph = &prepared.step.graph;
-                Some(program(graph, &prepared.problem, plan, point.budget)?.peak())
-            }
+            (Target::Model(prepared), Some(plan)) => Some(program(prepared, plan, point.budget)?.peak()),
             _ => None,
         };
         Ok(PointRow {

@@ -1,22 +1,28 @@
 //! `remat graph`: the training step as text or for Graphviz, before planning or as it runs inside a budget.
 
-use crate::Answer;
+use crate::answer::Answer;
+use crate::files;
 use crate::flags::{CostKind, PlannerFlags, StepFlags, model_parser};
 use crate::output::{Output, Paint, Report};
-use anyhow::Result;
+use crate::planning::compile;
+use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
-use remat::pipeline::{Fit, compile};
+use remat::pipeline::Fit;
 use remat::rewrite::{Schedule, Step};
 use remat_plan::Budget;
 use serde::Serialize;
 use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
 
 /// Prints the training step: forward, backward and optimizer.
 #[derive(Debug, Args)]
 pub(crate) struct Flags {
     /// The model; `remat models` lists them.
-    #[arg(value_parser = model_parser(), hide_possible_values = true)]
-    model: String,
+    #[arg(value_parser = model_parser(), hide_possible_values = true, required_unless_present = "problem")]
+    model: Option<String>,
+    /// Print the planning problem of the model, or of this `remat.problem/1` file (JSON or text), in its text form.
+    #[arg(long, value_name = "FILE", num_args = 0..=1, conflicts_with_all = ["budget", "format"])]
+    problem: Option<Option<PathBuf>>,
     /// The form to print.
     #[arg(long, value_name = "NAME", default_value = "text")]
     format: Format,
@@ -40,31 +46,54 @@ enum Format {
 
 #[derive(Serialize)]
 struct Printed {
-    model: &'static str,
+    model: String,
     format: Format,
     graph: String,
 }
 
 impl Flags {
     pub(super) fn run(&self, out: &mut Output) -> Result<Answer> {
-        let model = self.step.build(&self.model, CostKind::Analytic)?;
-        let prepared = model.prepare()?;
+        let (name, model) = match (&self.model, &self.problem) {
+            (Some(_), Some(Some(path))) => {
+                bail!("{}: name a model or a problem file, not both", path.display())
+            }
+            (Some(name), _) => (name, self.step.build(name, CostKind::Analytic)?),
+            (None, Some(Some(path))) => return self.print_file(path, out),
+            (None, _) => bail!("name a model or give --problem FILE"),
+        };
+        let needs_costs = self.budget.is_some() || self.problem.is_some();
+        let prepared = if needs_costs { model.prepare()? } else { model.prepare_without_costs()? };
+        if self.problem.is_some() {
+            let graph = prepared.problem.problem.to_text();
+            out.report(&Printed { model: name.clone(), format: Format::Text, graph })?;
+            return Ok(Answer::Yes);
+        }
         let graph = match (self.budget, self.format) {
             (None, Format::Text) => prepared.step.graph.to_text(),
             (None, Format::Dot) => prepared.step.graph.to_dot(),
             (Some(budget), format) => {
                 let request = self.planner.request(budget.resolve(prepared.keep_all.peak()));
-                match (compile(&prepared, &self.planner.planner, &request)?, format) {
-                    (Fit::Fits(program), Format::Text) => schedule_text(&program.schedule),
-                    (Fit::Fits(program), Format::Dot) => program.schedule.graph.to_dot(),
+                match (compile(&prepared, &self.planner.planner, request)?, format) {
+                    (Fit::Fits(program), Format::Text) => schedule_text(program.schedule()),
+                    (Fit::Fits(program), Format::Dot) => program.schedule().graph.to_dot(),
                     (Fit::Refused(refusal), _) => {
                         eprintln!("does not fit: {refusal}");
+                        out.failure(&format!("does not fit: {refusal}"), 1)?;
                         return Ok(Answer::No);
                     }
                 }
             }
         };
-        out.report(&Printed { model: model.info.name, format: self.format, graph })?;
+        out.report(&Printed { model: name.clone(), format: self.format, graph })?;
+        Ok(Answer::Yes)
+    }
+
+    fn print_file(&self, path: &Path, out: &mut Output) -> Result<Answer> {
+        if let Some(flag) = self.step.first_typed() {
+            bail!("--{flag} is an option of models; it cannot be used with a problem file");
+        }
+        let problem = files::read_problem(path)?;
+        out.report(&Printed { model: problem.name.clone(), format: Format::Text, graph: problem.to_text() })?;
         Ok(Answer::Yes)
     }
 }

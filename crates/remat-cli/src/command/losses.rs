@@ -1,10 +1,11 @@
 //! `remat losses`: several loss logs on one axis, and whether they are equal to the last bit.
 
+use crate::answer::Answer;
 use crate::draw::{Curve, Format, Picture, curves};
+use crate::files;
 use crate::format::{Align, plural, table};
 use crate::loss_log::LossLog;
 use crate::output::{Output, Paint, Report};
-use crate::{Answer, files};
 use anyhow::Result;
 use clap::Args;
 use serde::Serialize;
@@ -46,7 +47,7 @@ impl Flags {
         }
         let logs: Vec<LossLog> = self.logs.iter().map(|path| LossLog::read(path)).collect::<Result<_>>()?;
         if let (Some(path), Some(format)) = (&self.plot, format) {
-            files::write_bytes(path, self.draw(&logs)?.bytes(format))?;
+            files::write(path, draw(&self.logs, &logs)?.bytes(format))?;
         }
         let difference = logs[1..].iter().zip(&self.logs[1..]).find_map(|(log, path)| {
             let (step, a, b) = logs[0].first_difference(log)?;
@@ -63,17 +64,25 @@ impl Flags {
         out.report(&Compared { logs: rows, equal: difference.is_none(), difference: difference.clone() })?;
         Ok(Answer::of(difference.is_none()))
     }
+}
 
-    fn draw(&self, logs: &[LossLog]) -> Result<Picture> {
-        let line = |(index, (log, path)): (usize, (&LossLog, &PathBuf))| Curve {
-            name: path.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
+/// The curves, each named after its file; one that is equal to the first says so.
+fn draw(paths: &[PathBuf], logs: &[LossLog]) -> Result<Picture> {
+    let names: Vec<String> = paths
+        .iter()
+        .map(|path| path.file_stem().unwrap_or_default().to_string_lossy().into_owned())
+        .collect();
+    let line = |(index, log): (usize, &LossLog)| {
+        let is_copy =
+            index > 0 && logs[0].rows.len() == log.rows.len() && logs[0].first_difference(log).is_none();
+        let name = &names[index];
+        Curve {
+            name: if is_copy { format!("{name} (identical to {})", names[0]) } else { name.clone() },
             points: log.rows.iter().map(|row| (row.step as f64, f64::from(row.loss))).collect(),
-            // Equal curves lie on each other; the dashes of the later ones let the first show through.
-            dashed: index > 0,
-        };
-        let lines: Vec<Curve> = logs.iter().zip(&self.logs).enumerate().map(line).collect();
-        curves("training loss", "step", "loss", &lines)
-    }
+        }
+    };
+    let lines: Vec<Curve> = logs.iter().enumerate().map(line).collect();
+    curves("training loss", "step", "loss", &lines)
 }
 
 impl Report for Compared {
@@ -103,5 +112,21 @@ impl Report for Compared {
             };
         }
         text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::loss_log::LossRow;
+
+    #[test]
+    fn an_equal_curve_says_so() {
+        let log =
+            |loss: f32| LossLog { rows: vec![LossRow { step: 1, loss: 2.0 }, LossRow { step: 2, loss }] };
+        let paths = ["a.csv", "b.csv", "c.csv"].map(PathBuf::from);
+        let svg = draw(&paths, &[log(1.0), log(1.0), log(1.5)]).unwrap().svg;
+        assert!(svg.contains("b (identical to a)"));
+        assert!(!svg.contains("c (identical"));
     }
 }

@@ -1,15 +1,17 @@
 //! `remat max-batch`: the largest batch that fits into a budget, found without running what does not, confirmed by
 //! running what does.
 
+use crate::answer::Answer;
 use crate::flags::{CostKind, PlannerFlags, StepFlags, model_parser};
 use crate::format::{Align, change, seconds, table};
+use crate::memory;
 use crate::output::{Output, Paint, Report};
+use crate::planning::compile;
 use crate::progress::Progress;
 use crate::target::overhead_percent;
-use crate::{Answer, memory};
 use anyhow::{Result, bail};
 use clap::Args;
-use remat::pipeline::{Fit, Prepared, Program, compile};
+use remat::pipeline::{Fit, Prepared, Program};
 use remat::profile::Sample;
 use remat::train::{Rounds, contest};
 use remat_plan::{Budget, Bytes};
@@ -66,11 +68,11 @@ impl Flags {
     pub(super) fn run(&self, out: &mut Output) -> Result<Answer> {
         let Budget::Bytes(budget) = self.budget else {
             bail!(
-                "a share of what? give --budget in bytes, for example 8GiB: the peak changes with the batch"
+                "give --budget in bytes, for example 8GiB: the peak that a percentage refers to changes with the batch"
             );
         };
         if self.step.has_option("batch") {
-            bail!("--batch is what is looked for; leave it out");
+            bail!("max-batch searches for the batch; leave --batch out");
         }
         let smallest = self.smallest_batch()?;
         let progress = Progress::new("batches", 0);
@@ -138,10 +140,10 @@ impl Flags {
             return Ok((floor, Ok(Fitting { program, overhead_percent: 0.0 })));
         }
         let quick = self.planner.at_a_glance_unless_told();
-        let mut attempt = compile(&prepared, &quick.planner, &quick.request(budget))?;
+        let mut attempt = compile(&prepared, &quick.planner, quick.request(budget))?;
         let is_open = matches!(&attempt, Fit::Refused(refusal) if refusal.proof().is_none());
         if is_open && quick != self.planner {
-            attempt = compile(&prepared, &self.planner.planner, &self.planner.request(budget))?;
+            attempt = compile(&prepared, &self.planner.planner, self.planner.request(budget))?;
         }
         let attempt = match attempt {
             Fit::Fits(program) => Ok(Fitting::new(&prepared, program)),
@@ -156,8 +158,8 @@ impl Flags {
             return Ok(fitting);
         }
         let prepared = self.model(batch)?.prepare()?;
-        Ok(match compile(&prepared, &self.planner.planner, &self.planner.request(budget))? {
-            Fit::Fits(program) if program.plan.cost < fitting.program.plan.cost => {
+        Ok(match compile(&prepared, &self.planner.planner, self.planner.request(budget))? {
+            Fit::Fits(program) if program.plan().cost < fitting.program.plan().cost => {
                 Fitting::new(&prepared, program)
             }
             _ => fitting,
@@ -178,7 +180,7 @@ impl Flags {
         let progress = Progress::new("confirming", rounds.n_steps + 1);
         let mut done = 0;
         let seed = self.planner.seed();
-        let performances = contest(&[program], &model.optimizer, seed, model.n_threads, rounds, || {
+        let performances = contest(&[program], seed, model.n_threads, rounds, || {
             done += 1;
             progress.set(done, rounds.n_steps + 1);
         })?;
@@ -196,7 +198,7 @@ struct Fitting {
 
 impl Fitting {
     fn new(prepared: &Prepared, program: Box<Program>) -> Fitting {
-        let overhead_percent = overhead_percent(&prepared.problem.problem, &program.plan);
+        let overhead_percent = overhead_percent(&prepared.problem.problem, program.plan());
         Fitting { program, overhead_percent }
     }
 }

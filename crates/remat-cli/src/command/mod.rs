@@ -6,18 +6,20 @@ mod completions;
 mod doctor;
 mod explain;
 mod frontier;
+mod generate;
 mod graph;
 mod losses;
 mod max_batch;
 mod models;
 mod plan;
+mod predict;
 mod profile;
 mod profile_check;
 mod report;
 mod sweep;
 mod train;
 
-use crate::Answer;
+use crate::answer::Answer;
 use crate::output::Output;
 use anyhow::Result;
 use clap::Subcommand;
@@ -28,6 +30,8 @@ pub(crate) enum Command {
     Models(models::Flags),
     Compare(compare::Flags),
     Train(Box<train::Flags>),
+    Generate(generate::Flags),
+    Predict(predict::Flags),
     Profile(profile::Flags),
     Plan(plan::Flags),
     Explain(explain::Flags),
@@ -43,12 +47,14 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    /// Runs the command.
-    pub(crate) fn run(&self, out: &mut Output) -> Result<Answer> {
+    /// Runs the command; `whole` is the command line that it is part of.
+    pub(crate) fn run(&self, out: &mut Output, whole: clap::Command) -> Result<Answer> {
         match self {
             Command::Models(flags) => flags.run(out),
             Command::Compare(flags) => flags.run(out),
             Command::Train(flags) => flags.run(out),
+            Command::Generate(flags) => flags.run(out),
+            Command::Predict(flags) => flags.run(out),
             Command::Profile(flags) => flags.run(out),
             Command::Plan(flags) => flags.run(out),
             Command::Explain(flags) => flags.run(out),
@@ -60,7 +66,7 @@ impl Command {
             Command::Check(flags) => flags.run(out),
             Command::Graph(flags) => flags.run(out),
             Command::Doctor(flags) => flags.run(out),
-            Command::Completions(flags) => flags.run(out),
+            Command::Completions(flags) => flags.run(out, whole),
         }
     }
 }

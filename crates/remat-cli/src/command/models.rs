@@ -1,6 +1,6 @@
 //! `remat models`: the table of models, or one model with its options.
 
-use crate::Answer;
+use crate::answer::Answer;
 use crate::flags::model_parser;
 use crate::format::{Align, count, facts, table};
 use crate::output::{Output, Paint, Report};

@@ -1,20 +1,21 @@
 //! `remat plan`: which values to keep and which to recompute, so that a step fits a budget.
 
+use crate::answer::Answer;
 use crate::draw::memory_over_ranks;
 use crate::environment::Environment;
+use crate::files;
 use crate::flags::{PlannerFlags, StepFlags};
-use crate::folder::{Folder, Timelines};
+use crate::folder::Folder;
 use crate::format::{change, cost, count, facts, seconds};
 use crate::output::{Output, Paint, Report};
 use crate::target::{Planned, Target, TargetFlags, n_recomputes, overhead_percent};
-use crate::{Answer, files};
 use anyhow::Result;
 use clap::Args;
 use remat::pipeline::{Prepared, Program, Refusal};
-use remat::report::{self, DecisionRow, Timeline};
+use remat::report::{self, Decisions, Timeline, Timelines};
 use remat_plan::{Budget, Bytes, PLAN_SCHEMA, Plan, Status};
 use serde::Serialize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 /// Plans a model or a problem file for a budget and says whether it fits.
@@ -25,11 +26,11 @@ pub(crate) struct Flags {
     /// Memory for the whole step: 8GiB, 8GB, 123456789B, or 50% of the peak without recomputation.
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     budget: Budget,
-    /// Write the plan: a name that ends in .json gets the `remat.plan/1` document alone (an infeasible answer too), any
-    /// other is a folder for the plan, its decisions, graphs before and after, the timeline and traces.
+    /// Write the plan: a name that ends in .json or .txt gets the `remat.plan/1` document alone, as JSON or as text (an
+    /// infeasible answer too), any other is a folder for the plan, its decisions, graphs before and after, the timeline and traces.
     #[arg(long, value_name = "FILE|DIR")]
     out: Option<PathBuf>,
-    /// Write the planning problem as `remat.problem/1` JSON.
+    /// Write the planning problem as `remat.problem/1`: text where the name ends in .txt, JSON otherwise.
     #[arg(long, value_name = "FILE")]
     problem_out: Option<PathBuf>,
     #[command(flatten)]
@@ -66,7 +67,7 @@ struct PlanReport {
 impl Flags {
     pub(super) fn run(&self, out: &mut Output) -> Result<Answer> {
         let (file, folder) = match &self.out {
-            Some(path) if path.extension().is_some_and(|ending| ending == "json") => (Some(path), None),
+            Some(path) if is_document(path) => (Some(path), None),
             path => (None, path.as_deref()),
         };
         for path in [file, self.problem_out.as_ref()].into_iter().flatten() {
@@ -78,12 +79,12 @@ impl Flags {
         let begin = Instant::now();
         let planned = target.plan(&self.planner, budget)?;
         let report = PlanReport::of(&target, &planned, begin.elapsed().as_secs_f64());
-        // Files first: they are complete even when nobody reads the text.
+        // Files first: they are complete even when nothing reads the text.
         if let Some(path) = &self.problem_out {
-            files::write(path, &target.problem().to_json())?;
+            files::write(path, target.problem().to_form_of(path))?;
         }
         if let Some(path) = file {
-            files::write(path, &report.plan.to_json())?;
+            files::write(path, report.plan.to_form_of(path, target.problem()))?;
         }
         if let Some(folder) = &mut folder {
             folder.json("plan.json", &report)?;
@@ -103,33 +104,30 @@ impl Flags {
     }
 }
 
+/// Whether a name stands for one document and not for a folder.
+fn is_document(path: &Path) -> bool {
+    path.extension().is_some_and(|ending| ending == "json" || ending == "txt")
+}
+
 /// What a plan makes of a model's step, for other programs and for the report.
 fn write_program(folder: &mut Folder, prepared: &Prepared, program: &Program) -> Result<()> {
     let rows = report::decisions(prepared, program);
     folder.csv("ac_decisions.csv", &rows)?;
     folder.json("decisions.json", &Decisions { rows })?;
     folder.write("before.dot", prepared.step.graph.to_dot())?;
-    folder.write("after.dot", program.schedule.graph.to_dot())?;
-    let budget = program.plan.budget_bytes;
-    let before = Timeline::predicted(&prepared.keep_all, &prepared.seconds);
+    folder.write("after.dot", program.schedule().graph.to_dot())?;
+    let budget = program.plan().budget_bytes;
     let after = Timeline::predicted(program, &prepared.seconds);
     let name = &prepared.step.graph.name;
     let title = format!("{name}: memory over the step within {budget}");
     folder.picture("memory_timeline_planned", &memory_over_ranks(&title, &after, Some(budget))?)?;
     folder.write("trace_planned.json", report::chrome_trace(&after, name))?;
     folder.write("memory_snapshot_planned.pickle", report::memory_snapshot(&after, program.peak().0))?;
-    let timelines = Timelines::keep_all(name, before).with(&program.plan.planner, budget, after);
-    folder.json("timeline.json", &timelines)
-}
-
-/// The decisions as a document of their own.
-#[derive(Serialize)]
-struct Decisions {
-    rows: Vec<DecisionRow>,
+    folder.json("timeline.json", &Timelines::of(prepared, program))
 }
 
 impl Report for Decisions {
-    const SCHEMA: &'static str = "remat.decisions/1";
+    const SCHEMA: &'static str = Decisions::SCHEMA;
 
     /// People read the report or the table of `explain`.
     fn text(&self, _: Paint) -> String {

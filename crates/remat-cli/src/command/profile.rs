@@ -1,20 +1,19 @@
 //! `remat profile`: where the time and the memory of a training step go when nothing is recomputed.
 
 use super::profile_check::Check;
-use crate::Answer;
+use crate::answer::Answer;
 use crate::draw::{byte_unit, memory_over_ranks, time_unit, top_bars};
 use crate::environment::Environment;
 use crate::flags::{CostKind, Model, StepFlags, model_parser};
-use crate::folder::{Folder, Timelines};
+use crate::folder::Folder;
 use crate::format::{Align, count, facts, seconds, share, table};
 use crate::output::{Output, Paint, Report};
 use anyhow::Result;
 use clap::Args;
-use remat::analysis::{MemoryCurve, MemoryPoint};
 use remat::graph::{Kind, Phase};
 use remat::ids::NodeId;
 use remat::pipeline::Prepared;
-use remat::report::{self, ActivationRow, ModuleRow, Timeline};
+use remat::report::{self, ActivationRow, ModuleRow, Timeline, Timelines};
 use remat_plan::Bytes;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -163,7 +162,7 @@ fn largest(mut rows: Vec<(String, f64)>) -> Vec<(String, f64)> {
 impl Profile {
     fn of(model: &Model, prepared: &Prepared, top: usize) -> Profile {
         let graph = &prepared.step.graph;
-        let curve = MemoryCurve::compute(&prepared.keep_all.schedule, &prepared.keep_all.layout);
+        let timeline = Timeline::predicted(&prepared.keep_all, &prepared.seconds);
         let nodes: Vec<NodeId> = prepared.problem.node_of.clone();
         let mut by_time: Vec<NodeRow> = nodes.iter().map(|&id| node_row(prepared, id)).collect();
         let mut by_memory = by_time.clone();
@@ -182,8 +181,8 @@ impl Profile {
             keep_all_peak_bytes: prepared.keep_all.peak(),
             floor_bytes: prepared.floor.bytes,
             floor_node: prepared.floor.node_name.clone(),
-            peak: curve.peak().map(|point| Peak::of(prepared, point)),
-            phases: phase_rows(prepared, &nodes, &curve),
+            peak: timeline.peak().map(|(run, total)| Peak::of(&timeline, run, total)),
+            phases: phase_rows(prepared, &nodes, &timeline),
             modules: report::modules(prepared),
             ops: op_rows(prepared, &nodes),
             slowest: by_time,
@@ -194,13 +193,15 @@ impl Profile {
 }
 
 impl Peak {
-    fn of(prepared: &Prepared, point: &MemoryPoint) -> Peak {
-        let kinds = Kind::ALL.iter().map(|kind| kind.name()).zip(point.by_kind);
+    fn of(timeline: &Timeline, run: usize, total_bytes: Bytes) -> Peak {
+        let of_kind =
+            |kind: Kind| timeline.live_at(run).iter().filter(|l| l.kind == kind).map(|l| l.bytes).sum();
+        let kinds = Kind::ALL.iter().map(|&kind| (kind.name(), of_kind(kind)));
         Peak {
-            node: prepared.step.graph.node_name(point.node),
-            total_bytes: point.total(),
+            node: timeline.runs[run].node.clone(),
+            total_bytes,
             by_kind_bytes: kinds
-                .chain([("workspace", point.workspace)])
+                .chain([("workspace", timeline.runs[run].workspace_bytes)])
                 .filter(|entry| entry.1 > Bytes(0))
                 .collect(),
         }
@@ -212,7 +213,7 @@ fn node_row(prepared: &Prepared, id: NodeId) -> NodeRow {
         node: prepared.step.graph.node_name(id),
         seconds: prepared.seconds[id],
         output_bytes: output_bytes(prepared, id),
-        workspace_bytes: prepared.keep_all.schedule.workspace_bytes(id),
+        workspace_bytes: prepared.keep_all.schedule().workspace_bytes(id),
     }
 }
 
@@ -221,15 +222,16 @@ fn output_bytes(prepared: &Prepared, id: NodeId) -> Bytes {
     graph.nodes[id].outputs.iter().map(|&v| graph.values[v].ty.buffer_bytes()).sum()
 }
 
-fn phase_rows(prepared: &Prepared, nodes: &[NodeId], curve: &MemoryCurve) -> Vec<PhaseRow> {
+fn phase_rows(prepared: &Prepared, nodes: &[NodeId], timeline: &Timeline) -> Vec<PhaseRow> {
+    let totals = timeline.total_bytes();
     let row = |phase: Phase| {
         let of_phase = || nodes.iter().filter(|&&id| prepared.step.graph.nodes[id].phase == phase);
-        let points = curve.points.iter().filter(|point| point.phase == phase);
+        let runs = timeline.runs.iter().zip(&totals).filter(|(run, _)| run.phase == phase);
         PhaseRow {
             phase,
             n_nodes: of_phase().count(),
             seconds: of_phase().map(|&id| prepared.seconds[id]).sum(),
-            peak_bytes: points.map(MemoryPoint::total).max().unwrap_or(Bytes(0)),
+            peak_bytes: runs.map(|(_, &bytes)| bytes).max().unwrap_or(Bytes(0)),
         }
     };
     [Phase::Forward, Phase::Backward, Phase::Optimizer].map(row).into()

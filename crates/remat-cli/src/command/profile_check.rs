@@ -1,11 +1,12 @@
 //! `remat profile --check`: the profile held against real steps, by kind of op.
 
 use crate::flags::{CostKind, Model};
-use crate::format::{Align, count, facts, seconds, share, table};
+use crate::format::{Align, count, facts, seconds, share, table, timing};
 use crate::output::Paint;
 use anyhow::Result;
 use remat::pipeline::Prepared;
-use remat::profile::{Accuracy, Machine, OpAccuracy, accuracy, analytic};
+use remat::profile::{Machine, analytic};
+use remat::train::{Accuracy, OpAccuracy, accuracy};
 use serde::Serialize;
 
 /// Predicted and measured times side by side.
@@ -13,7 +14,7 @@ use serde::Serialize;
 pub(super) struct Check {
     #[serde(flatten)]
     accuracy: Accuracy,
-    /// The prediction from the speeds that are kept, where those of the minutes of the steps were measured besides.
+    /// The prediction from the speeds that are kept, where speeds were also measured between the steps.
     #[serde(skip_serializing_if = "Option::is_none")]
     predicted_from_kept_speeds: Option<f64>,
 }
@@ -30,12 +31,12 @@ impl Check {
         let is_analytic = model.cost == CostKind::Analytic;
         let predict = || {
             if is_analytic {
-                Ok(analytic(&prepared.step.graph, &Machine::measure(model.n_threads)?))
+                Ok(analytic(&prepared.step.graph, &Machine::measure(model.n_threads, |_, _| {})?))
             } else {
                 Ok(prepared.seconds.clone())
             }
         };
-        let accuracy = accuracy(prepared, &model.optimizer, model.n_threads, n_steps, predict)?;
+        let accuracy = accuracy(prepared, model.n_threads, n_steps, predict)?;
         Ok(Check { accuracy, predicted_from_kept_speeds: is_analytic.then_some(step_seconds) })
     }
 }
@@ -47,14 +48,13 @@ impl Check {
         let against_step =
             |time: f64| format!("{} ({} of the step)", seconds(time), share(time, step.median));
         let mut text = format!("\n{}\n", paint.heading("predicted and measured"));
-        let measured =
-            format!("{} ± {}, median of {}", seconds(step.median), seconds(step.spread), step.n_runs);
+        let measured = format!("{}, median of {}", timing(*step), step.n_runs);
         let mut rows = vec![("measured step", measured), ("sum of its nodes", against_step(*nodes))];
         match self.predicted_from_kept_speeds {
             None => rows.push(("predicted step", against_step(*predicted))),
             Some(kept) => rows.extend([
-                ("predicted, speeds of now", against_step(*predicted)),
-                ("predicted, speeds kept", against_step(kept)),
+                ("predicted, from speeds measured now", against_step(*predicted)),
+                ("predicted, from kept speeds", against_step(kept)),
             ]),
         }
         text += &facts(rows);

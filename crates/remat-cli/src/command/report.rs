@@ -1,12 +1,13 @@
 //! `remat report`: one HTML page from the folders that other commands wrote.
 
+use crate::answer::Answer;
+use crate::files;
 use crate::format::plural;
 use crate::loss_log::LossLog;
 use crate::output::{Output, Paint, Report};
-use crate::page::{Document, page};
-use crate::{Answer, files};
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
+use remat::report::{Document, page};
 use serde::Serialize;
 use serde_json::Value;
 use std::fs;
@@ -61,7 +62,7 @@ impl Flags {
                 folders[0]
             );
         }
-        let text = page(&documents)?;
+        let text = page(&documents);
         files::write(&self.out, &text)?;
         out.report(&Made {
             page: self.out.clone(),

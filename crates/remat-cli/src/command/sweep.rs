@@ -2,26 +2,27 @@
 //!
 //! Every comma in a model option makes another case; every pair of planner and budget makes another program beside
 //! the one that keeps everything. A case is written to the folder as soon as it is done, so an interrupted sweep loses
-//! at most the case that was running, and `--resume` goes on behind the last one.
+//! at most the case that was running, and `--resume` continues after the last one.
 
-use crate::draw::{Group, byte_unit, grouped_bars, time_unit};
+use crate::answer::Answer;
+use crate::draw::{Bar, Group, byte_unit, grouped_bars, time_unit};
 use crate::environment::Environment;
 use crate::flags::{CostKind, Model, SearchFlags, StepFlags, default_planner, model_parser, planner_parser};
 use crate::folder::Folder;
-use crate::format::{Align, change, seconds, table};
+use crate::format::{Align, change, table, timing};
+use crate::memory;
 use crate::output::{Output, Paint, Report};
+use crate::planning::compile;
 use crate::progress::Progress;
 use crate::sweep::{Row, SummaryRow};
-use crate::{Answer, memory};
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
-use remat::checkpoint::checkpoint;
-use remat::pipeline::{Fit, Prepared, Program, compile};
+use remat::pipeline::checkpoint;
+use remat::pipeline::{Fit, Prepared, Program};
 use remat::report::decisions;
 use remat::train::{Performance, Rounds, contest};
 use remat_plan::{Budget, Bytes};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeSet;
 use std::fs;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -56,7 +57,7 @@ pub(crate) struct Flags {
     /// Write tables (CSV, JSON) and plots into this folder.
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
-    /// Keep the cases that the folder already has and go on with the others.
+    /// Keep the cases that the folder already has and continue with the others.
     #[arg(long)]
     resume: bool,
     #[command(flatten)]
@@ -78,6 +79,8 @@ struct Sweep {
 }
 
 const TABLE: &str = "sweep.json";
+/// Takes the place of a planner where modules are checkpointed by hand.
+const BY_HAND: &str = "checkpoint";
 
 impl Flags {
     pub(super) fn run(&self, out: &mut Output) -> Result<Answer> {
@@ -90,7 +93,7 @@ impl Flags {
         let mut folder = Folder::create(&self.out)?;
         let mut sweep = self.begin(&models[0].1, &folder)?;
         folder.json("environment.json", &Environment::now())?;
-        // Cases come in the order in which they were asked for, also when a sweep goes on with one in between.
+        // Cases come in the order in which they were asked for, also when a resumed sweep adds one in between.
         let place = |case: &str| models.iter().position(|(name, _)| name == case).unwrap_or(usize::MAX);
         for (name, model) in &models {
             if sweep.rows.iter().any(|row| row.case == *name) {
@@ -116,7 +119,11 @@ impl Flags {
         if !out.is_json() {
             out.text(&folder.summary())?;
         }
-        Ok(Answer::of(sweep.rows.iter().all(|row| row.bits_equal != Some(false))))
+        let is_right = sweep.rows.iter().all(|row| row.bits_equal != Some(false));
+        let mut planned = sweep.rows.iter().filter(|row| row.planner.is_some()).peekable();
+        let is_all_refused =
+            planned.peek().is_some() && planned.all(|row| row.predicted_peak_bytes.is_none());
+        Ok(Answer::of(is_right && !is_all_refused))
     }
 
     /// The rows of an earlier run with the same settings, or none.
@@ -136,7 +143,7 @@ impl Flags {
             return Ok(empty);
         }
         if !self.resume {
-            bail!("{} exists: give --resume to go on with it, or another folder", path.display());
+            bail!("{} exists: give --resume to continue it, or another folder", path.display());
         }
         let text = fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
         let old: Sweep = serde_json::from_str(&text)
@@ -162,7 +169,7 @@ impl Flags {
             for budget in &self.budget {
                 let bytes = budget.resolve(prepared.keep_all.peak());
                 let begin = Instant::now();
-                let fit = compile(&prepared, planner, &self.search.request(bytes))?;
+                let fit = compile(&prepared, planner, self.search.request(bytes))?;
                 let program = format!("{planner} {budget}");
                 let mut row = Row::planned(name, &program, planner, bytes, begin.elapsed().as_secs_f64());
                 programs.push(match fit {
@@ -183,7 +190,7 @@ impl Flags {
             let program = checkpoint(&prepared, &modules.split(',').map(str::trim).collect::<Vec<_>>())?;
             let name_of_program = format!("checkpoint {modules}");
             let seconds = begin.elapsed().as_secs_f64();
-            let mut row = Row::planned(name, &name_of_program, "checkpoint", program.peak(), seconds);
+            let mut row = Row::planned(name, &name_of_program, BY_HAND, program.peak(), seconds);
             row.fill_plan(&prepared, &program, &decisions(&prepared, &program));
             rows.push(row);
             programs.push(Some(program));
@@ -215,7 +222,7 @@ impl Flags {
         let mut done = 0;
         let contestants: Vec<&Program> = running.iter().map(|&(_, program)| program).collect();
         let seed = self.search.seed;
-        let performances = contest(&contestants, &model.optimizer, seed, model.n_threads, rounds, || {
+        let performances = contest(&contestants, seed, model.n_threads, rounds, || {
             done += 1;
             progress.set(done, n_runs);
         })?;
@@ -239,43 +246,57 @@ fn draw(folder: &mut Folder, sweep: &Sweep) -> Result<()> {
             programs.push(row.program.clone());
         }
     }
-    let groups = |value: &dyn Fn(&Row) -> Option<(f64, String)>| -> Vec<Group> {
-        let bars = |case: &str| {
-            let row = |program: &String| {
-                sweep.rows.iter().find(|row| row.case == case && row.program == *program).and_then(value)
-            };
-            programs.iter().map(row).collect()
+    let (shared, names) = apart(&cases);
+    let groups = |bar: &dyn Fn(&Row) -> Bar| -> Vec<Group> {
+        let find = |case: &str, program: &String| {
+            sweep.rows.iter().find(|row| row.case == case && row.program == *program)
         };
-        let group = |case: &&str| Group { name: (*case).to_owned(), bars: bars(case), budgets: Vec::new() };
-        cases.iter().map(group).collect()
+        let group = |(case, name): (&&str, &String)| {
+            let bars = programs.iter().map(|program| find(case, program).map_or_else(Bar::default, bar));
+            Group { name: name.clone(), bars: bars.collect() }
+        };
+        cases.iter().zip(&names).map(group).collect()
     };
     // A change that rounds to nothing has no sign of its own.
-    let label =
-        |percent: Option<f64>| percent.map_or_else(String::new, |p| format!("{:+.0} %", p.round() + 0.0));
+    let label = |row: &Row, percent: Option<f64>| {
+        let percent = percent.filter(|_| row.budget_bytes.is_some());
+        percent.map_or_else(String::new, |p| format!("{:+.0} %", p.round() + 0.0))
+    };
     let (unit, scale) = byte_unit(sweep.rows.iter().filter_map(Row::peak).max().unwrap_or(Bytes(0)));
-    let mut peaks = groups(&|row: &Row| {
-        Some((
-            row.peak()?.0 as f64 / scale,
-            label(row.peak_change_percent.filter(|_| row.budget_bytes.is_some())),
-        ))
+    let scaled = |bytes: Bytes| bytes.0 as f64 / scale;
+    let peaks = groups(&|row: &Row| Bar {
+        value: row.peak().map(scaled),
+        label: label(row, row.peak_change_percent),
+        spread: None,
+        // What is checkpointed by hand has no budget but its own peak.
+        budget: row.budget_bytes.filter(|_| row.planner.as_deref() != Some(BY_HAND)).map(scaled),
     });
-    for (case, group) in cases.iter().zip(&mut peaks) {
-        let rows = sweep.rows.iter().filter(|row| row.case == *case);
-        let budgets: BTreeSet<Bytes> = rows.filter_map(|row| row.budget_bytes).collect();
-        group.budgets = budgets.iter().map(|budget| budget.0 as f64 / scale).collect();
-    }
     let title = format!("{}: peak memory of a training step", sweep.model);
     let y_label = format!("peak memory ({unit})");
-    folder.picture("peak_memory", &grouped_bars(&title, &y_label, &programs, &peaks)?)?;
+    folder.picture("peak_memory", &grouped_bars(&title, &shared, &y_label, &programs, &peaks)?)?;
     let slowest = sweep.rows.iter().filter_map(|row| Some(row.step_seconds?.median)).fold(0.0, f64::max);
     let (unit, scale) = time_unit(slowest);
-    let times = groups(&|row: &Row| {
-        let overhead = label(row.overhead_percent.filter(|_| row.budget_bytes.is_some()));
-        Some((row.step_seconds?.median / scale, overhead))
+    let times = groups(&|row: &Row| Bar {
+        value: row.step_seconds.map(|time| time.median / scale),
+        label: label(row, row.overhead_percent),
+        spread: row.step_seconds.map(|time| time.spread / scale),
+        budget: None,
     });
     let title = format!("{}: time of a training step", sweep.model);
     let y_label = format!("time of a step ({unit})");
-    folder.picture("step_time", &grouped_bars(&title, &y_label, &programs, &times)?)
+    folder.picture("step_time", &grouped_bars(&title, &shared, &y_label, &programs, &times)?)
+}
+
+/// What all cases have in common, and what sets each apart: `batch 4, image 64` and `batch 8, image 64` are `batch 4` and
+/// `batch 8` with `image 64`.
+fn apart(cases: &[&str]) -> (String, Vec<String>) {
+    let parts = |case: &str| -> Vec<String> { case.split(", ").map(str::to_owned).collect() };
+    let is_shared = |part: &String| cases.len() > 1 && cases.iter().all(|case| parts(case).contains(part));
+    let shared: Vec<String> =
+        cases.first().map_or_else(Vec::new, |case| parts(case)).into_iter().filter(is_shared).collect();
+    let own =
+        |case: &&str| parts(case).into_iter().filter(|part| !is_shared(part)).collect::<Vec<_>>().join(", ");
+    (shared.join(", "), cases.iter().map(own).collect())
 }
 
 impl Report for Sweep {
@@ -299,12 +320,24 @@ impl Report for Sweep {
                 row.program.clone(),
                 dash(row.peak().map(|peak| peak.to_string())),
                 dash(row.peak_change_percent.map(change)),
-                dash(row.step_seconds.map(|t| format!("{} ± {}", seconds(t.median), seconds(t.spread)))),
-                dash(row.overhead_percent.map(change)),
+                dash(row.step_seconds.map(timing)),
+                dash(row.overhead()),
                 dash(row.planned_overhead_percent.map(change)),
                 dash(row.bits_equal.map(|equal| if equal { "equal" } else { "DIFFERENT" }.to_owned())),
             ]
         };
         format!("{}\n{}", paint.heading(&self.model), table(&columns, self.rows.iter().map(row)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cases_are_named_by_what_sets_them_apart() {
+        let (shared, names) = apart(&["batch 4, image 64", "batch 8, image 64"]);
+        assert_eq!((shared.as_str(), names), ("image 64", vec!["batch 4".to_owned(), "batch 8".to_owned()]));
+        assert_eq!(apart(&["batch 4"]), (String::new(), vec!["batch 4".to_owned()]));
     }
 }

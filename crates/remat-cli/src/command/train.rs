@@ -2,30 +2,32 @@
 //!
 //! Exit codes beyond the common ones: 130 when a signal stopped the run in order.
 
+use crate::answer::Answer;
 use crate::flags::{CostKind, Model, PlannerFlags, StepFlags, model_parser};
+use crate::loss_log::LossWriter;
 use crate::output::Output;
-use crate::progress::Progress;
+use crate::planning::compile;
 use crate::training::{
-    Data, DataFlags, EvaluationFlags, Events, LossLog, OptimizationFlags, RecordFlags, Signals, Training,
-    batch_size, line, row, scalars,
+    Data, DataFlags, EvaluationFlags, Events, HeldOut, OptimizationFlags, RecordFlags, Run, Training,
+    batch_size,
 };
-use crate::{Answer, files, memory};
+use crate::{files, memory};
 use anyhow::{Context as _, Result};
 use clap::Args;
 use remat::exec::{Engine as _, as_floats_mut};
 use remat::graph::{Graph, Kind};
-use remat::model::weights::{self, WeightFile};
-use remat::pipeline::{Fit, Prepared, Program, compile};
+use remat::pipeline::{Fit, Prepared, Program};
 use remat::profile::Sample;
-use remat::train::{Batches, Checkpoints, Evaluation, Identity, Part, Session};
+use remat::train::{Batches, Checkpoints, Evaluation, Identity, Part, RunFolder, Session};
+use remat::weights::{self, WeightFile};
 use remat_plan::Budget;
 use std::path::Path;
 
 /// Trains a model on text, images or random data, one line per step.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Exit codes: 0 done, 1 does not fit, 2 bad input or failure, 130 stopped by a signal after \
-                        finishing the step and writing a checkpoint where one was asked for."
+    after_help = "Exit codes: 0 done, 1 does not fit or has diverged, 2 bad input or failure, 130 stopped by a signal \
+                  after finishing the step and writing a checkpoint where one was asked for."
 )]
 pub(crate) struct Flags {
     /// The model; `remat models` lists them.
@@ -35,7 +37,7 @@ pub(crate) struct Flags {
     /// everything is kept.
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     budget: Option<Budget>,
-    /// Steps to train; a run that goes on counts those before too.
+    /// Steps to train, counted from the beginning of the run, also when it is resumed.
     #[arg(long, value_name = "N", default_value_t = 10)]
     steps: u64,
     #[command(flatten)]
@@ -50,12 +52,6 @@ pub(crate) struct Flags {
     planner: PlannerFlags,
     #[command(flatten)]
     step: StepFlags,
-}
-
-/// A compiled evaluation with its data.
-struct HeldOut {
-    evaluation: Evaluation,
-    batches: Box<dyn Batches>,
 }
 
 impl Flags {
@@ -74,11 +70,12 @@ impl Flags {
         }
         // So is data that is too short.
         let batches = data.batches(&model.forward, Part::Training)?;
-        let prepared = model.prepare()?;
+        let prepared =
+            if self.budget.is_some() { model.prepare()? } else { model.prepare_without_costs()? };
         let mut report = self.report(&model, &data, &prepared)?;
         let program = match report.budget_bytes {
             None => prepared.keep_all.clone(),
-            Some(budget) => match compile(&prepared, &self.planner.planner, &self.planner.request(budget))? {
+            Some(budget) => match compile(&prepared, &self.planner.planner, self.planner.request(budget))? {
                 Fit::Fits(program) => *program,
                 Fit::Refused(refusal) => {
                     report.refusal = Some(refusal.to_string());
@@ -99,11 +96,14 @@ impl Flags {
         };
         report.fits = true;
         report.predicted_peak_bytes = Some(program.peak());
-        report.n_recomputes = program.schedule.n_recomputes();
+        report.n_recomputes = program.schedule().n_recomputes();
         let session = self.session(&model, program, batches)?;
         self.train(&model, &data, session, held_out, &mut report, out)?;
         out.report(&report)?;
-        Ok(if report.stopped { Answer::Stopped } else { Answer::Yes })
+        Ok(match report.stopped {
+            true => Answer::Stopped,
+            false => Answer::of(report.diverged.is_none()),
+        })
     }
 
     /// The evaluation in the arena of the program, or why there is no place for it.
@@ -146,7 +146,7 @@ impl Flags {
         memory::check_available(program.peak())?;
         memory::reset_peak();
         let seed = self.planner.seed();
-        let mut session = Session::new(program, &model.optimizer, batches, seed, model.n_threads)?;
+        let mut session = Session::new(program, batches, seed, model.n_threads)?;
         session.learning_rate = self.optimization.learning_rate(model.optimizer.learning_rate, self.steps);
         if let Some(path) = &self.record.weights {
             load_weights(&mut session, path)?;
@@ -159,11 +159,40 @@ impl Flags {
         model: &Model,
         data: &Data,
         mut session: Session,
-        mut held_out: Option<HeldOut>,
+        held_out: Option<HeldOut>,
         report: &mut Training,
         out: &mut Output,
     ) -> Result<()> {
-        let signals = Signals::take_over()?;
+        let checkpoints = self.checkpoints(model, data, &mut session, report)?;
+        let begin = session.steps_done();
+        let (per_batch, unit) = batch_size(&model.forward)?;
+        let RecordFlags { log, tensorboard, .. } = &self.record;
+        let mut run = Run {
+            session,
+            n_steps: self.steps,
+            data,
+            per_step: (per_batch * model.optimizer.micro_batches) as f64,
+            unit,
+            held_out,
+            evaluation: &self.evaluation,
+            record: &self.record,
+            saved_step: if self.record.resumes_in_place() { begin } else { 0 },
+            checkpoints,
+            log: log.as_deref().map(|path| LossWriter::open(path, begin, unit)).transpose()?,
+            events: tensorboard.as_deref().map(|folder| Events::create(folder, begin)).transpose()?,
+        };
+        run.train(report, out)?;
+        self.finish(&run.session, report)
+    }
+
+    /// The folder for checkpoints, if there is one, and a session that continues from the newest where that is asked for.
+    fn checkpoints(
+        &self,
+        model: &Model,
+        data: &Data,
+        session: &mut Session,
+        report: &mut Training,
+    ) -> Result<Option<Checkpoints>> {
         let identity = Identity {
             model: model.forward.name.clone(),
             optimizer: model.optimizer,
@@ -171,79 +200,27 @@ impl Flags {
             seed: self.planner.seed(),
             data: data.identity(),
         };
-        let folder = self.record.checkpoint_folder();
         if let Some(resume) = self.record.resume.as_deref() {
             anyhow::ensure!(resume.is_dir(), "there is no folder {} to resume from", resume.display());
         }
         let keep = usize::try_from(u64::from(self.record.keep)).context("--keep is too large")?;
-        let checkpoints =
-            folder.map(|folder| Checkpoints::open(folder, identity.clone(), keep)).transpose()?;
+        let open = if self.record.resumes_in_place() { Checkpoints::open } else { Checkpoints::create };
+        let folder = self.record.checkpoint_folder();
+        let checkpoints = folder.map(|folder| open(folder, identity.clone(), keep)).transpose()?;
+        if let Some(checkpoints) = &checkpoints {
+            // So that the model can be used without this program's flags.
+            RunFolder::of(&model.forward, None, data.about()).write(checkpoints.folder())?;
+        }
         if let Some(folder) = self.record.resume.as_deref() {
             let warn = |warning: String| eprintln!("warning: {warning}");
-            let found = Checkpoints::resume(folder, &identity, &mut session, warn)?;
+            let schedule = self.optimization.schedule();
+            let found = Checkpoints::resume(folder, &identity, schedule, session, warn)?;
             report.resumed_from_step = Some(found.unwrap_or(0));
             if found.is_none() {
                 eprintln!("warning: {} has no checkpoint; beginning with step 1", folder.display());
             }
         }
-        let begin = session.steps_done();
-        let (per_batch, unit) = batch_size(&model.forward)?;
-        let per_step = (per_batch * model.optimizer.micro_batches) as f64;
-        let log = self.record.log.as_deref();
-        let mut log = log.map(|path| LossLog::open(path, begin, unit)).transpose()?;
-        let events = self.record.tensorboard.as_deref();
-        let mut events = events.map(|folder| Events::create(folder, begin)).transpose()?;
-        let n_steps = usize::try_from(self.steps).context("--steps is too large")?;
-        let progress = Progress::with_end("training", n_steps);
-
-        while session.steps_done() < self.steps {
-            let result = session.step(None)?;
-            let step = result.step;
-            let mut row = row(&result, per_step);
-            let is_due = |every: u64| step.is_multiple_of(every);
-            if let (Some(held_out), Some(every)) = (&mut held_out, self.evaluation.eval_every)
-                && (is_due(every.get()) || step == self.steps)
-            {
-                let n_batches = self.evaluation.eval_batches.get();
-                let score = held_out.evaluation.run(&mut session, &mut *held_out.batches, n_batches)?;
-                (row.eval_loss, row.eval_accuracy) = (Some(score.loss), score.accuracy);
-            }
-            if !out.is_json() && (is_due(self.record.print_every.get()) || step == self.steps) {
-                progress.suspend(|| out.text_now(&line(&row)))?;
-            }
-            progress.say(format!("{:.0} {unit}/s, peak {}", row.per_second, row.peak_bytes));
-            progress.set(step as usize, n_steps);
-            if let Some(log) = &mut log {
-                log.add(&row)?;
-            }
-            if let Some(events) = &mut events {
-                events.add(step, &scalars(&row))?;
-            }
-            report.steps.push(row);
-            report.stopped = signals.is_stop_asked() && step < self.steps;
-            let is_last = step == self.steps || report.stopped;
-            if let Some(checkpoints) = &checkpoints
-                && (is_due(self.record.checkpoint_every.get()) || is_last)
-            {
-                if let Some(log) = &mut log {
-                    log.sync()?;
-                }
-                report.checkpoint = Some(checkpoints.write(&session)?);
-            }
-            // Without a reader and without anything to leave behind, nobody would ever know what the rest gave.
-            if report.stopped || out.is_closed() && !self.record.leaves_something() {
-                break;
-            }
-        }
-        drop(progress);
-        if report.stopped {
-            let goes_on = match folder {
-                Some(folder) => format!("; go on with --resume {}", folder.display()),
-                None => "; nothing was kept, since --checkpoint was not given".to_owned(),
-            };
-            eprintln!("stopped after step {}{goes_on}", session.steps_done());
-        }
-        self.finish(&session, report)
+        Ok(checkpoints)
     }
 
     /// Sums the run up and saves the weights.
@@ -254,7 +231,7 @@ impl Flags {
         let skip = usize::from(report.steps.len() > 1);
         let times: Vec<f64> = report.steps.iter().skip(skip).map(|row| row.seconds).collect();
         report.step_seconds = Some(Sample::of(times)).filter(|sample| sample.n_runs > 0);
-        if let Some(path) = &self.record.save {
+        if let Some(path) = self.record.save.as_ref().filter(|_| report.diverged.is_none()) {
             let executor = session.executor();
             weights::save(executor.graph(), path, |source| executor.floats(source.value))?;
             report.saved = Some(path.clone());
@@ -283,6 +260,8 @@ impl Flags {
             n_recomputes: 0,
             resumed_from_step: None,
             stopped: false,
+            diverged: None,
+            skipped_images: Vec::new(),
             step_seconds: None,
             unit: batch_size(&model.forward)?.1,
             steps: Vec::new(),

@@ -2,10 +2,12 @@
 //!
 //! The area between the two lines is what is not known: no plan lies below the lower one.
 
-use super::{COLOURS, Picture, byte_unit, title_within};
+use super::{Picture, byte_unit, title_within};
 use anyhow::Result;
 use kuva::plot::LinePlot;
+use kuva::plot::line::LineStyle;
 use kuva::prelude::{Layout, LegendPosition, Plot, ReferenceLine};
+use remat::report::palette::{self, of_series};
 use remat_plan::Bytes;
 
 const WIDTH: f64 = 860.0;
@@ -31,19 +33,19 @@ pub(crate) fn frontier(curve: &FrontierCurve) -> Result<Picture> {
     };
     let (floor, keep_all) = (curve.floor.0 as f64 / unit, curve.keep_all.0 as f64 / unit);
     let highest = curve.plans.iter().chain(&curve.bounds).map(|point| point.1).fold(1.0, f64::max);
-    // Labels of the marks stand to their right; the wider margin holds the last one.
+    // Labels of the marks are to their right; the wider margin holds the last one.
     let range = (keep_all - floor).max(0.01 * keep_all).max(1e-9);
-    let mark = |at: f64| ReferenceLine::vertical(at).with_color(COLOURS[6]).with_stroke_width(1.0);
+    let mark = |at: f64| ReferenceLine::vertical(at).with_color(palette::FAINT).with_stroke_width(1.0);
     Picture::of(|| {
         let mut plots: Vec<Plot> = Vec::new();
         if !curve.bounds.is_empty() {
-            let bound = line(&curve.bounds, COLOURS[5], "lower bound: no plan is below");
-            plots.push(Plot::Line(bound.with_dashed()));
+            let bound = line(&curve.bounds, of_series(1), "lower bound: no plan is below");
+            plots.push(Plot::Line(bound.with_line_style(LineStyle::Custom("9 8".to_owned()))));
         }
         if !curve.plans.is_empty() {
-            plots.push(Plot::Line(line(&curve.plans, COLOURS[0], "cheapest plan found")));
+            plots.push(Plot::Line(line(&curve.plans, of_series(0), "cheapest plan found")));
         }
-        // The curve falls steeply at the left and the marks stand at both ends, so the legend is in the middle.
+        // The curve falls steeply at the left and the marks are at both ends, so the legend is in the middle.
         let layout = Layout::auto_from_plots(&plots)
             .with_width(WIDTH)
             .with_height(480.0)
@@ -56,6 +58,8 @@ pub(crate) fn frontier(curve: &FrontierCurve) -> Result<Picture> {
             .with_y_axis_max(1.1 * highest)
             .with_reference_line(mark(floor).with_label("floor"))
             .with_reference_line(mark(keep_all).with_label("keep all"))
+            // Lines of a grid would cross the labels of the marks.
+            .with_show_grid(false)
             .with_legend_position(LegendPosition::InsideTopCenter);
         (plots, layout)
     })
@@ -84,7 +88,7 @@ mod tests {
             assert!(svg.contains(word), "{word}");
         }
         let svg = svg.to_lowercase();
-        assert!([COLOURS[0], COLOURS[5]].iter().all(|colour| svg.contains(&colour.to_lowercase())));
+        assert!([0, 1].map(of_series).iter().all(|colour| svg.contains(&colour.to_lowercase())));
         assert_eq!(png[..8], *b"\x89PNG\r\n\x1a\n");
     }
 

@@ -1,26 +1,25 @@
 //! Plots as pictures: each function returns a [`Picture`], which is written as SVG and as PNG.
 //!
-//! Colours are those of Okabe and Ito, which people with any kind of colour vision can tell apart. Axes always show
-//! their unit; bytes are plotted in MiB or GiB, whichever keeps the numbers short.
+//! Colours come from the palette, as on the report page. Axes always show their unit; bytes are plotted in MiB
+//! or GiB, whichever keeps the numbers short.
 
 mod bars;
 mod curve;
 mod frontier;
+mod groups;
 mod memory;
 
-pub(crate) use bars::{Group, grouped_bars, top_bars};
+pub(crate) use bars::top_bars;
 pub(crate) use curve::{Curve, curves};
 pub(crate) use frontier::{FrontierCurve, frontier};
+pub(crate) use groups::{Bar, Group, grouped_bars};
 pub(crate) use memory::memory_over_ranks;
 
 use anyhow::{Result, anyhow, bail};
+use kuva::plot::legend::{LegendEntry, LegendShape};
 use kuva::prelude::{Layout, Plot};
 use remat_plan::Bytes;
 use std::path::Path;
-
-/// The colours, in the order of series. Yellow is left out: it vanishes on white.
-pub(crate) const COLOURS: [&str; 8] =
-    ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#999999", "#222222"];
 
 /// Of a title, on average, in the units of a picture's width.
 const WIDTH_OF_A_LETTER: f64 = 11.5;
@@ -84,6 +83,15 @@ fn title_within(width: f64, title: &str) -> String {
     let (head, tail) = (most / 3, most - most / 3 - 1);
     let [head, tail] = [&letters[..head], &letters[letters.len() - tail..]];
     head.iter().chain(&['…']).chain(tail).collect()
+}
+
+fn entry(label: &str, colour: &str, shape: LegendShape) -> LegendEntry {
+    LegendEntry { label: label.to_owned(), color: colour.to_owned(), shape, dasharray: None }
+}
+
+/// Two dashes, whatever the dashes of the line are: long ones would reach into the text.
+fn dashed(entry: LegendEntry) -> LegendEntry {
+    LegendEntry { dasharray: Some("4 7".to_owned()), ..entry }
 }
 
 /// The unit in which a set of sizes reads best, as its name and how many bytes it has.

@@ -8,4 +8,4 @@ mod step;
 pub(crate) use duration::parse_duration;
 pub(crate) use model_options::{ModelOptions, model_parser};
 pub(crate) use planner::{PlannerFlags, SearchFlags, default_planner, planner_parser};
-pub(crate) use step::{CostKind, Model, StepFlags, available_threads};
+pub(crate) use step::{CostKind, Model, StepFlags};

@@ -1,4 +1,4 @@
-//! The options of all models as flags: one flag per name that stands in some model's table.
+//! The options of all models as flags: one flag per option name that some model has.
 //!
 //! The table of models is the only place that lists them; a new option of a model is a new flag here. Which of them
 //! the chosen model has, and in which range, is for the model to say.

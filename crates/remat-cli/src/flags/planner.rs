@@ -10,7 +10,7 @@ use std::time::Duration;
 #[derive(Clone, PartialEq, Debug, Args)]
 #[command(next_help_heading = "Planning")]
 pub(crate) struct PlannerFlags {
-    /// Who plans.
+    /// The planner to use.
     #[arg(long, value_name = "NAME", default_value = default_planner(), value_parser = planner_parser())]
     pub(crate) planner: String,
     #[command(flatten)]
@@ -35,7 +35,8 @@ pub(crate) struct SearchFlags {
 impl SearchFlags {
     /// The request for a budget.
     pub(crate) fn request(&self, budget: Bytes) -> Request {
-        Request { budget, time_limit: self.time_limit, effort: self.effort, seed: self.seed }
+        let SearchFlags { time_limit, effort, seed, .. } = *self;
+        Request { time_limit, effort, seed, ..Request::new(budget) }
     }
 
     /// The same for a first impression: a tenth of the work.

@@ -2,14 +2,15 @@
 
 use super::ModelOptions;
 use crate::progress::Progress;
-use anyhow::{Context as _, Result};
+use crate::{speeds, threads};
+use anyhow::Result;
 use clap::{Args, ValueEnum};
-use remat::autodiff::training_step;
 use remat::graph::Graph;
 use remat::model::{self, ModelInfo};
+use remat::optimizer::Optimizer;
 use remat::pipeline::{Costs, Prepared, prepare, prepare_step};
 use remat::profile::Machine;
-use remat::train::Optimizer;
+use remat::step::training_step;
 use std::num::NonZeroUsize;
 
 /// Flags of commands that look at a model's training step.
@@ -27,14 +28,14 @@ struct TrainingFlags {
     /// The update rule; each model has a default of its own.
     #[arg(long, value_name = "NAME")]
     optimizer: Option<OptimizerKind>,
-    /// Learning rate; by default that of the model's default optimizer.
+    /// Learning rate; by default the one of the model's default optimizer.
     #[arg(long, value_name = "X", allow_negative_numbers = true, value_parser = parse_learning_rate)]
     lr: Option<f64>,
     /// Where the seconds of each node come from: calculated from the machine's speeds, or each node run alone.
     #[arg(long, value_name = "KIND")]
     cost: Option<CostKind>,
     /// Threads that kernels use; by default as many as the machine runs at once. Results do not depend on it.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = threads::parse)]
     threads: Option<NonZeroUsize>,
     /// Leave every op a node of its own, to see what fusion gains. Results do not depend on it.
     #[arg(long)]
@@ -92,10 +93,10 @@ impl StepFlags {
 
     /// Threads for kernels.
     pub(crate) fn n_threads(&self) -> usize {
-        self.training.threads.map_or_else(available_threads, NonZeroUsize::get)
+        threads::usable(self.training.threads)
     }
 
-    /// One set of flags per combination of the values that stand between commas in model options, each with a name of
+    /// One set of flags per combination of the values between commas in model options, each with a name of
     /// all that was typed, so that a sweep can be taken up again with more values.
     pub(crate) fn cases(&self) -> Vec<(String, StepFlags)> {
         let mut cases = vec![(Vec::new(), self.clone())];
@@ -147,7 +148,7 @@ impl StepFlags {
     /// Builds the model. Costs come from `default_cost` unless something else was typed.
     pub(crate) fn build(&self, name: &str, default_cost: CostKind) -> Result<Model> {
         let info = model::find(name)?;
-        let forward = info.build(&self.options.options())?;
+        let forward = info.build(&self.options.options())?.into_graph();
         Ok(Model {
             info,
             forward,
@@ -173,23 +174,25 @@ impl Model {
     /// Differentiates and profiles the step.
     pub(crate) fn prepare(&self) -> Result<Prepared> {
         let costs = match self.cost {
-            CostKind::Analytic => Costs::Analytic(
-                Machine::load(self.n_threads).context("measuring the speeds of this machine")?.0,
-            ),
+            CostKind::Analytic => Costs::Analytic(speeds::load(self.n_threads)?.0),
             CostKind::Measured => Costs::Measured(self.n_threads),
         };
-        let progress = Progress::new("measuring", 0);
+        self.prepare_with(costs)
+    }
+
+    /// The same where nothing is planned, so that costs do not matter: nothing is measured.
+    pub(crate) fn prepare_without_costs(&self) -> Result<Prepared> {
+        self.prepare_with(Costs::Analytic(Machine::nominal(self.n_threads)))
+    }
+
+    fn prepare_with(&self, costs: Costs) -> Result<Prepared> {
+        let progress = Progress::new("measuring every node", 0);
         let report = |done, of| progress.set(done, of);
         if self.fusion {
             return Ok(prepare(&self.forward, &self.optimizer, costs, report)?);
         }
         Ok(prepare_step(training_step(&self.forward, &self.optimizer)?, costs, report)?)
     }
-}
-
-/// As many threads as the machine runs at once.
-pub(crate) fn available_threads() -> usize {
-    std::thread::available_parallelism().map_or(1, NonZeroUsize::get)
 }
 
 fn parse_learning_rate(text: &str) -> Result<f64, String> {

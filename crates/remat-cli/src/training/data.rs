@@ -5,7 +5,8 @@ use anyhow::{Result, bail};
 use clap::Args;
 use remat::graph::{Graph, Init};
 use remat::op::Op;
-use remat::train::{Batches, ImageShape, Images, Objective, Part, Synthetic, Text, Tokenizer};
+use remat::op::attention::Attention;
+use remat::train::{About, Batches, Dataset, Images, Objective, Part, Synthetic, Text, Tokenizer};
 use std::path::{Path, PathBuf};
 
 /// Where data comes from.
@@ -22,37 +23,36 @@ pub(crate) struct DataFlags {
     /// Where tokens are kept; by default beside the text.
     #[arg(long, value_name = "DIR", requires = "data")]
     cache: Option<PathBuf>,
+    /// Replace images that cannot be read by others of the folder, and name them, instead of ending the run.
+    #[arg(long, requires = "data")]
+    skip_bad_images: bool,
 }
 
-/// What is read from a path, and how many of what a batch holds.
+/// What a model is trained on.
 pub(crate) struct Data {
-    kind: Kind,
+    dataset: Box<dyn Dataset>,
+    /// The same, where it is a folder of images: some of them may turn out to be none.
+    images: Option<Images>,
     seed: u64,
 }
-
-enum Kind {
-    Synthetic,
-    Text(Text),
-    Images(Images),
-}
-
-/// Another stream of synthetic data than that of training.
-const HELD_OUT_SEED: u64 = 0x4845_4C44_4F55_5421;
 
 impl DataFlags {
     /// Opens the data for a model. Options of the model that follow from the data are added to the flags.
     pub(crate) fn open(&self, forward: &Graph, step: &StepFlags, seed: u64) -> Result<(Data, StepFlags)> {
         let Some(path) = &self.data else {
-            return Ok((Data { kind: Kind::Synthetic, seed }, step.clone()));
+            return Ok((Data { dataset: Box::new(Synthetic { seed }), images: None, seed }, step.clone()));
         };
         let (input, labels) = inputs(forward)?;
         if matches!(input.init, Init::Indices(_)) {
+            if self.skip_bad_images {
+                bail!("--skip-bad-images is for images, but {} reads text", forward.name);
+            }
             let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty());
             let cache = self.cache.as_deref().or(folder).unwrap_or(Path::new("."));
             let text = Text::open(path, self.tokenizer, objective(forward), cache)?;
             let needed = text.vocabulary();
             check_limit("vocab", limit_of(labels.init), step.has_typed("vocab"), needed, forward)?;
-            Ok((Data { kind: Kind::Text(text), seed }, step.with_default("vocab", needed)))
+            Ok((Data { dataset: Box::new(text), images: None, seed }, step.with_default("vocab", needed)))
         } else {
             if self.tokenizer != Tokenizer::Bytes {
                 bail!("--tokenizer is for text, but {} reads images", forward.name);
@@ -61,9 +61,11 @@ impl DataFlags {
                 bail!("{} needs a label for every pixel; --data gives one for every image", forward.name);
             }
             let images = Images::open(path)?;
+            let images = if self.skip_bad_images { images.skip_bad_images() } else { images };
             let needed = images.n_classes();
             check_limit("classes", limit_of(labels.init), step.has_typed("classes"), needed, forward)?;
-            Ok((Data { kind: Kind::Images(images), seed }, step.with_default("classes", needed)))
+            let data = Data { dataset: Box::new(images.clone()), images: Some(images), seed };
+            Ok((data, step.with_default("classes", needed)))
         }
     }
 }
@@ -71,27 +73,27 @@ impl DataFlags {
 impl Data {
     /// Which data this is.
     pub(crate) fn identity(&self) -> String {
-        match &self.kind {
-            Kind::Synthetic => "synthetic".to_owned(),
-            Kind::Text(text) => text.identity(),
-            Kind::Images(images) => images.identity(),
-        }
+        self.dataset.identity()
+    }
+
+    /// What using the trained model needs to know.
+    pub(crate) fn about(&self) -> About {
+        self.dataset.about()
+    }
+
+    /// Whether images are decoded while training, so that a bad one can turn up at any step.
+    pub(crate) fn is_image_folder(&self) -> bool {
+        self.images.is_some()
+    }
+
+    /// Images that were skipped so far, each with the reason.
+    pub(crate) fn skipped(&self) -> Vec<String> {
+        self.images.as_ref().map(Images::skipped).unwrap_or_default()
     }
 
     /// Batches for a model.
     pub(crate) fn batches(&self, forward: &Graph, part: Part) -> Result<Box<dyn Batches>> {
-        let shape = forward.values[inputs(forward)?.0.value].ty.shape();
-        Ok(match &self.kind {
-            Kind::Synthetic => {
-                let is_held_out = part == Part::HeldOut;
-                Box::new(Synthetic { seed: self.seed ^ if is_held_out { HELD_OUT_SEED } else { 0 } })
-            }
-            Kind::Text(text) => Box::new(text.batches(part, shape[1], self.seed)?),
-            Kind::Images(images) => match ImageShape::of_input(shape) {
-                Some(shape) => Box::new(images.batches(part, shape, self.seed)?),
-                None => bail!("{} does not read images: its input is {shape:?}", forward.name),
-            },
-        })
+        Ok(self.dataset.batches(forward, part, self.seed)?)
     }
 }
 
@@ -117,7 +119,7 @@ fn inputs(forward: &Graph) -> Result<(&remat::graph::Source, &remat::graph::Sour
 
 /// A model that sees only what came before learns what comes next; one that sees everything learns what is hidden.
 fn objective(forward: &Graph) -> Objective {
-    let sees_everything = |op: &Op| matches!(op, Op::Attention(attention) if !attention.causal);
+    let sees_everything = |op: &Op| op.get::<Attention>().is_some_and(|attention| !attention.causal);
     let is_masked = forward.nodes.iter().any(|node| sees_everything(&node.op));
     if is_masked { Objective::Masked } else { Objective::NextToken }
 }

@@ -18,7 +18,7 @@ pub(crate) struct Events {
 }
 
 impl Events {
-    /// Begins a file in `folder`. After a run that goes on from `step`, TensorBoard forgets later points of earlier files.
+    /// Begins a file in `folder`. For a run resumed after `step`, TensorBoard forgets later points of earlier files.
     pub(crate) fn create(folder: &Path, step: u64) -> Result<Events> {
         let action = || format!("writing events to {}", folder.display());
         std::fs::create_dir_all(folder).with_context(action)?;

@@ -1,7 +1,7 @@
 //! What a training run says: a line and a row per step, and the report at its end.
 
-use super::Row;
-use crate::format::{count, facts, seconds};
+use crate::format::{count, facts, number, seconds, timing};
+use crate::loss_log::Row;
 use crate::output::{Paint, Report};
 use remat::profile::Sample;
 use remat::train::StepResult;
@@ -30,6 +30,10 @@ pub(crate) struct Training {
     pub(crate) n_recomputes: usize,
     pub(crate) resumed_from_step: Option<u64>,
     pub(crate) stopped: bool,
+    /// What ended the run when numbers were no longer finite.
+    pub(crate) diverged: Option<String>,
+    /// Images that cannot be read and were replaced by others, each with the reason.
+    pub(crate) skipped_images: Vec<String>,
     pub(crate) step_seconds: Option<Sample>,
     pub(crate) unit: &'static str,
     pub(crate) steps: Vec<Row>,
@@ -93,17 +97,14 @@ impl Report for Training {
             return format!("{}: {refusal}\n", paint.bad("does not fit"));
         }
         let known = |bytes: Option<Bytes>| bytes.map_or_else(|| "unknown".to_owned(), |b| b.to_string());
-        let rate = format!("{}, learning rate {}", self.optimizer, self.learning_rate);
-        let time = self.step_seconds.map_or_else(
-            || "no steps".to_owned(),
-            |time| format!("{} ± {}", seconds(time.median), seconds(time.spread)),
-        );
+        let rate = format!("{}, learning rate {}", self.optimizer, number(self.learning_rate));
+        let time = self.step_seconds.map_or_else(|| "no steps".to_owned(), timing);
         let mut rows = vec![
             ("model", format!("{}, {} parameters, {rate}", self.model, count(self.n_parameters))),
             ("data", self.data.clone()),
             (
                 "budget",
-                self.budget_bytes.map_or_else(|| "none: everything is kept".to_owned(), |b| b.to_string()),
+                self.budget_bytes.map_or_else(|| "none: nothing is recomputed".to_owned(), |b| b.to_string()),
             ),
             ("predicted peak", known(self.predicted_peak_bytes)),
             ("measured peak", known(self.measured_peak_bytes)),
@@ -113,12 +114,17 @@ impl Report for Training {
             ("time of a step", time),
         ];
         if let Some(step) = self.resumed_from_step {
-            rows.push(("went on after step", step.to_string()));
+            rows.push(("resumed after step", step.to_string()));
         }
         let paths = [("checkpoint", &self.checkpoint), ("weights", &self.saved)];
         rows.extend(
             paths.iter().filter_map(|(name, path)| Some((*name, path.as_ref()?.display().to_string()))),
         );
-        facts(rows)
+        if !self.skipped_images.is_empty() {
+            rows.push(("skipped images", count(self.skipped_images.len())));
+        }
+        let diverged = self.diverged.as_ref();
+        let diverged = diverged.map_or_else(String::new, |why| format!("{}: {why}\n", paint.bad("diverged")));
+        facts(rows) + &diverged
     }
 }

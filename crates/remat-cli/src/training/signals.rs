@@ -19,7 +19,11 @@ impl Signals {
         let install = || -> std::io::Result<()> {
             for signal in [SIGINT, SIGTERM] {
                 // The order matters: the first signal finds the flag unset and sets it, the second one ends the process.
-                flag::register_conditional_shutdown(signal, super::STOPPED.into(), Arc::clone(&stop))?;
+                flag::register_conditional_shutdown(
+                    signal,
+                    crate::answer::STOPPED.into(),
+                    Arc::clone(&stop),
+                )?;
                 flag::register(signal, Arc::clone(&stop))?;
             }
             // A file that reaches the limit of its size is then an error of the write, which has a message.

@@ -2,7 +2,7 @@
 //!
 //! In: optionally `--threads N` (default 1) and words that select lines by name. Out: one line per kernel and shape.
 //! Products are given in GFLOP/s and as a share of the fused-multiply-add peak of the threads; kernels that only
-//! stream memory in GB/s and as a share of the bandwidth of a copy. Bytes are those of one perfect pass: what must be
+//! stream memory in GB/s and as a share of the bandwidth of a copy. Bytes are counted for one perfect pass: what must be
 //! read and written at least once (twice for batch norm's gradient, which needs its sums before its first output).
 //!
 //! Kernel and limit run alternately, and every figure is the best of many short runs: the kernels do the same work each

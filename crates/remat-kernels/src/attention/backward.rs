@@ -11,10 +11,10 @@
 //! All sums of a head are made by its task, over blocks in increasing order, directly in the outputs.
 
 use super::{AttentionShape, Rows, RowsMut, TILE, row, score_index};
-use crate::gemm::{Mat, MatMut, Write, gemm_serial};
-use crate::scratch::with_scratch;
-use crate::simd::wide;
-use crate::{math, par};
+use crate::base::scratch::with_scratch;
+use crate::base::simd::wide;
+use crate::base::{math, par};
+use crate::product::gemm::{Mat, MatMut, Write, gemm_serial};
 
 /// Elements of workspace that [`attention_grad`] needs: `delta: [B, H, T]`.
 pub fn attention_grad_workspace(shape: &AttentionShape) -> usize {

@@ -1,10 +1,10 @@
 //! Attention forward: one task for every head and block of queries, walking over the blocks of keys.
 
 use super::{AttentionShape, Rows, RowsMut, TILE, row, score_index};
-use crate::gemm::{Mat, MatMut, Write, gemm_serial};
-use crate::par;
-use crate::raw::Dst;
-use crate::scratch::with_scratch;
+use crate::base::par;
+use crate::base::raw::Dst;
+use crate::base::scratch::with_scratch;
+use crate::product::gemm::{Mat, MatMut, Write, gemm_serial};
 use std::ops::Range;
 
 /// `out = softmax(scale · q kᵀ) v`, and `lse` for [`super::attention_grad`].

@@ -3,8 +3,8 @@
 //! The number of lanes is part of the arithmetic: element `i` always goes to lane `i % LANES`, and the lanes are
 //! combined in order, whatever the CPU. `f32` sums suffice: a row is no longer than a tile or a head.
 
-use crate::math::exp;
-use crate::simd::wide;
+use crate::base::math::exp;
+use crate::base::simd::wide;
 
 const LANES: usize = 16;
 

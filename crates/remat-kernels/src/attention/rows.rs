@@ -1,7 +1,7 @@
 //! Tokens of a buffer, each a row of heads: contiguous, or a slice of every row of a packed projection.
 
 use super::AttentionShape;
-use crate::gemm::{Mat, MatMut};
+use crate::product::gemm::{Mat, MatMut};
 use std::marker::PhantomData;
 use std::ops::Range;
 
@@ -69,7 +69,7 @@ impl<'a> RowsMut<'a> {
     /// Head `head` of some tokens, `[tokens, head_dim]`.
     ///
     /// # Safety
-    /// Nobody else touches this head of these tokens while the result lives.
+    /// Nothing else touches this head of these tokens while the result lives.
     pub(super) unsafe fn head(
         &self,
         shape: &AttentionShape,
@@ -89,7 +89,7 @@ impl<'a> RowsMut<'a> {
     /// Writes head `head` of one token.
     ///
     /// # Safety
-    /// Nobody else touches this head of this token now.
+    /// Nothing else touches this head of this token now.
     pub(super) unsafe fn write(&self, shape: &AttentionShape, token: usize, head: usize, values: &[f32]) {
         assert!(
             values.len() == shape.head_dim && (head + 1) * shape.head_dim <= self.width,

@@ -1,6 +1,7 @@
 //! Attention against the definition that holds the whole matrix.
 
 use super::*;
+use crate::base::rng::Key;
 use crate::naive::attention as naive;
 use crate::testing::{assert_close, random, same_bits_in_any_pool, wide};
 
@@ -85,7 +86,7 @@ fn several_tiles() {
     check(long);
     check(AttentionShape { causal: true, ..long });
     check(AttentionShape { keys: 129, ..long });
-    // More keys than queries: the last block of keys is seen by nobody.
+    // More keys than queries: the last block of keys is seen by no query.
     check(AttentionShape { causal: true, queries: 100, ..long });
     check(AttentionShape { causal: true, keys: 100, ..long });
 }

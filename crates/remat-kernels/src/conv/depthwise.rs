@@ -6,8 +6,8 @@
 
 use super::patches::{input_row, kernel_columns_inside, output_row};
 use super::{ConvShape, start_from_bias};
-use crate::gemm::Write;
-use crate::par;
+use crate::base::par;
+use crate::product::micro::Write;
 
 /// Most chunks of output rows of the weight gradient.
 const MAX_CHUNKS: usize = 64;

@@ -8,13 +8,14 @@
 use std::ops::Range;
 
 use super::{ConvShape, patches};
-use crate::gemm::Write;
-use crate::micro::{COLS, DEPTH, ROWS};
-use crate::panel::{Strides, pack_right};
-use crate::prefetch::Region;
-use crate::product::{Operands, RowPointers, Size, Visit, product};
-use crate::raw::Dst;
-use crate::simd::wide;
+use crate::base::raw::Dst;
+use crate::base::simd::wide;
+use crate::product::micro::Write;
+use crate::product::micro::{COLS, DEPTH, ROWS};
+use crate::product::operands::{Operands, RowPointers, Size, Visit};
+use crate::product::panel::{Strides, pack_right};
+use crate::product::prefetch::Region;
+use crate::product::task::product;
 
 /// What rows of the kernel see above and below the image.
 static ZEROS: [f32; DEPTH] = [0.0; DEPTH];

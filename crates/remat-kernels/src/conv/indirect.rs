@@ -11,12 +11,13 @@
 use std::ops::Range;
 
 use super::ConvShape;
-use crate::gemm::Write;
-use crate::micro::{DEPTH, ROWS};
-use crate::panel::{Strides, pack_right};
-use crate::prefetch::Region;
-use crate::product::{Operands, RowPointers, Size, Visit, product};
-use crate::raw::Dst;
+use crate::base::raw::Dst;
+use crate::product::micro::Write;
+use crate::product::micro::{DEPTH, ROWS};
+use crate::product::operands::{Operands, RowPointers, Size, Visit};
+use crate::product::panel::{Strides, pack_right};
+use crate::product::prefetch::Region;
+use crate::product::task::product;
 
 /// What positions beyond the border of an image see.
 static ZEROS: [f32; DEPTH] = [0.0; DEPTH];

@@ -18,14 +18,13 @@ mod depthwise;
 mod few_channels;
 mod indirect;
 mod patches;
-mod shape;
 mod weights;
 
-pub use shape::{ConvError, ConvShape};
+pub use crate::settings::conv::{ConvError, ConvShape};
 
-use crate::gemm::{Mat, MatMut, Write, gemm};
-use crate::linear::{LinearShape, linear, linear_grad_weight, start_from_bias};
-use crate::par;
+use crate::base::par;
+use crate::matrix::linear::{LinearShape, linear, linear_grad_weight, start_from_bias};
+use crate::product::gemm::{Mat, MatMut, Write, gemm};
 use indirect::Direction;
 use std::ops::Range;
 
@@ -180,7 +179,7 @@ pub fn conv_transpose(
     }
 }
 
-/// `dweight`: the gradient of [`conv`] with respect to its weight. That of the bias is [`crate::sum_rows`] of `dy`.
+/// `dweight`: the gradient of [`conv`] with respect to its weight. The gradient of the bias is [`crate::sum_rows`] of `dy`.
 pub fn conv_grad_weight(
     shape: &ConvShape,
     dy: &[f32],

@@ -6,7 +6,7 @@
 //! increasing kernel row, so every element is added to in a fixed order by one task.
 
 use super::ConvShape;
-use crate::par;
+use crate::base::par;
 use std::ops::Range;
 
 /// Copies the receptive fields of the output rows `rows` (counted over all images) into `patches`.

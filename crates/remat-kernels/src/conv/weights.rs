@@ -9,13 +9,14 @@
 use std::ops::Range;
 
 use super::{ConvShape, few_channels, patches};
-use crate::gemm::Write;
-use crate::micro::COLS;
-use crate::panel::{point_at_neighbours, right_stride};
-use crate::prefetch::Region;
-use crate::product::{Operands, RowPointers, Size, Visit, product};
-use crate::raw::Dst;
-use crate::simd::wide;
+use crate::base::raw::Dst;
+use crate::base::simd::wide;
+use crate::product::micro::COLS;
+use crate::product::micro::Write;
+use crate::product::operands::{Operands, RowPointers, Size, Visit};
+use crate::product::panel::{point_at_neighbours, right_stride};
+use crate::product::prefetch::Region;
+use crate::product::task::product;
 
 /// Whether panels lie within one tap, or at least in rows of the kernel that are runs of memory.
 pub(super) fn is_possible(shape: &ConvShape) -> bool {

@@ -1,6 +1,6 @@
 //! Attention with the whole matrix of probabilities.
 
-use crate::attention::AttentionShape;
+use crate::settings::attention::AttentionShape;
 
 /// The probabilities before dropout, `[B, H, T, S]`, and the logarithms of their denominators, `[B, H, T]`.
 pub fn probabilities(shape: &AttentionShape, q: &[f64], k: &[f64]) -> (Vec<f64>, Vec<f64>) {
@@ -33,7 +33,7 @@ pub fn attention(shape: &AttentionShape, q: &[f64], k: &[f64], v: &[f64], factor
 }
 
 /// What the gradient is a function of, besides the gradient of the output; fields as in
-/// [`AttentionSaved`](crate::attention::AttentionSaved).
+/// `AttentionSaved`.
 #[derive(Clone, Copy)]
 #[allow(missing_docs)]
 pub struct Saved<'a> {

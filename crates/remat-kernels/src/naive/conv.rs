@@ -1,6 +1,6 @@
 //! Convolution and its gradients: every product of the definition is visited once.
 
-use crate::conv::ConvShape;
+use crate::settings::conv::ConvShape;
 
 /// Calls `product(x index, weight index, y index)` for every product in the convolution.
 fn for_each_product(s: &ConvShape, mut product: impl FnMut(usize, usize, usize)) {

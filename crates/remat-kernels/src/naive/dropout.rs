@@ -1,6 +1,6 @@
 //! Twin of the dropout kernel; it shares the random numbers, which have known answers of their own.
 
-use crate::rng::{Key, uniform_u16};
+use crate::base::rng::{Key, uniform_u16};
 
 /// `x / (1 - p)` where the draw is at least `p`, else 0; `p` is rounded to a multiple of 2^-16.
 pub fn dropout(x: &[f64], p: f64, key: Key) -> Vec<f64> {

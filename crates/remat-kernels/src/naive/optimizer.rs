@@ -1,6 +1,6 @@
 //! Twins of the optimizer updates. The state is a parameter followed by what the optimizer keeps for it.
 
-use crate::optimizer::{Adam, Sgd};
+use crate::settings::optimizer::{Adam, Sgd};
 
 /// One step of gradient descent on `[param, velocity, unused]`.
 pub fn sgd(config: &Sgd, grad: &[f64], [param, velocity, _]: &mut [Vec<f64>; 3]) {

@@ -1,6 +1,6 @@
 //! Twins of the pooling kernels, all by visiting every (output, window position) pair.
 
-use crate::pool::PoolShape;
+use crate::settings::pool::PoolShape;
 
 /// Calls `visit(output, place in the window, input)` for every window position inside the image, in order.
 fn visit_windows(shape: &PoolShape, mut visit: impl FnMut(usize, usize, usize)) {

@@ -1,8 +1,8 @@
 //! Average of each window; padding counts as zeros, which is PyTorch's default.
 
-use super::shape::PoolShape;
-use crate::par;
-use crate::simd::wide;
+use crate::base::par;
+use crate::base::simd::wide;
+use crate::settings::pool::PoolShape;
 
 /// `y: [N, H', W', C]`, the sum over each window divided by the window's size.
 pub fn avg_pool(shape: &PoolShape, x: &[f32], y: &mut [f32]) {

@@ -1,8 +1,8 @@
 //! Average over all positions of an image: `[N, positions, C] -> [N, C]`.
 
-use crate::par;
-use crate::raw::Dst;
-use crate::simd::wide;
+use crate::base::par;
+use crate::base::raw::Dst;
+use crate::base::simd::wide;
 
 /// Channels summed side by side.
 const BLOCK: usize = 64;

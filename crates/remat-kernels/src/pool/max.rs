@@ -1,9 +1,9 @@
 //! Maximum of each window, with the place of the maximum for backward.
 
-use super::shape::{MAX_WINDOW, PoolShape};
-use crate::par;
-use crate::raw::Dst;
-use crate::simd::wide;
+use crate::base::par;
+use crate::base::raw::Dst;
+use crate::base::simd::wide;
+use crate::settings::pool::{MAX_WINDOW, PoolShape};
 
 /// Channels compared side by side.
 const BLOCK: usize = 64;

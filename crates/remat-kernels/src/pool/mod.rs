@@ -7,12 +7,11 @@
 mod average;
 mod global;
 mod max;
-mod shape;
 
+pub use crate::settings::pool::{MAX_WINDOW, PoolError, PoolShape};
 pub use average::{avg_pool, avg_pool_grad};
 pub use global::{global_avg_pool, global_avg_pool_grad};
 pub use max::{max_pool, max_pool_grad};
-pub use shape::{MAX_WINDOW, PoolError, PoolShape};
 
 #[cfg(test)]
 mod tests;

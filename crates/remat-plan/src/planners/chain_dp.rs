@@ -10,11 +10,14 @@
 //! made and measured exactly, and the cheapest one within the budget is taken. Time O(L^3 M) for L segments and M
 //! sizes of memory, both bounded. Sources: Griewank and Walther, Revolve, 2000; Beaumont et al., Rotor, 2019.
 
+use crate::answer::{not_reached, outcome};
 use crate::outcome::{Outcome, StopReason};
-use crate::planners::flat::{Flat, Measure, NONE};
-use crate::planners::limits::Limits;
-use crate::planners::{Request, not_reached, order, outcome};
-use crate::problem::{Phase, Problem};
+use crate::problem::Problem;
+use crate::request::Request;
+use crate::schedule::flat::{Flat, Measure, NONE};
+use crate::schedule::limits::Limits;
+use crate::schedule::order;
+use crate::spec::Phase;
 
 /// Numbers of segments that are tried, and sizes of memory in the table.
 const N_SEGMENTS: [usize; 5] = [4, 8, 16, 32, 64];

@@ -1,4 +1,4 @@
-//! Compiled dynamic tensor rematerialization: run the step in the mind, and evict when memory is full.
+//! Compiled dynamic tensor rematerialization: simulate the step, and evict a value when memory is full.
 //!
 //! The nodes run in order. Before one runs, its missing inputs are recomputed; when memory would exceed the budget,
 //! the live value with the lowest score
@@ -13,13 +13,14 @@
 //! O(n + evictions * live values), and about a thirtieth of that with thousands of live values.
 //! Source: Kirisame et al., Dynamic Tensor Rematerialization, 2021.
 
+use crate::answer::{not_reached, outcome};
 use crate::outcome::Outcome;
-use crate::planners::flat::{Flat, Measure, NONE};
-use crate::planners::limits::Limits;
-use crate::planners::order;
-use crate::planners::random::Random;
-use crate::planners::{Request, not_reached, outcome};
 use crate::problem::Problem;
+use crate::request::Request;
+use crate::schedule::flat::{Flat, Measure, NONE};
+use crate::schedule::limits::Limits;
+use crate::schedule::order;
+use crate::schedule::random::Random;
 
 /// Work of effort 1: about a quarter of a second.
 const UNIT_WORK: f64 = 5e7;
@@ -78,7 +79,7 @@ pub(crate) fn best_runs(
         }
     };
 
-    // The order as it stands is the answer at loose budgets and the fallback at any.
+    // The order without recomputes is the answer at loose budgets and the fallback at any.
     for (which, flat) in flats.iter().enumerate() {
         offer(which, (0..flat.n_nodes() as u32).collect(), &mut best);
     }
@@ -345,7 +346,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// The live value with the lowest score. Among thousands of live values looking for each one anew would take most of the
+    /// The live value with the lowest score. Among thousands of live values searching for each one from scratch would take most of the
     /// time, so several are noted at once; the notes are good for a short while, since scores change slowly.
     fn next_to_evict(&mut self) -> Option<u32> {
         if self.now > self.noted_until {

@@ -5,14 +5,15 @@
 //! and otherwise only to make room for a run: before it those that it does not read, with it those inputs that can
 //! hand their storage over; and no more of them than necessary, because a state with more live values can do all that one
 //! with fewer can. The first final state that is taken from the queue has the least extra cost of all plans in all
-//! orders. Of equally dear states those with more nodes done come first: where nothing need be recomputed, the search goes
+//! orders. Of states with equal cost those with more nodes done come first: where nothing need be recomputed, the search goes
 //! straight to the end. The number of states is exponential: the planner declines problems with more than 64 nodes or
 //! values, and stops after a number of states.
 
+use crate::answer::{not_reached, outcome_with_bound};
 use crate::outcome::{Outcome, StopReason, Why};
-use crate::planners::flat::{Flat, NONE};
-use crate::planners::{Request, not_reached, outcome_with_bound};
 use crate::problem::Problem;
+use crate::request::Request;
+use crate::schedule::flat::{Flat, NONE};
 use crate::units::Bytes;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -31,7 +32,7 @@ struct State {
 /// The least cost of each state met so far, the state before it and the node that led from there to it.
 type Known = HashMap<State, (f64, State, u32), BuildHasherDefault<Mixer>>;
 
-/// A hash of a few words by multiplication, several times as fast as the default one; nobody attacks this table.
+/// A hash of a few words by multiplication, several times as fast as the default one; the table holds no input that could be chosen to collide.
 #[derive(Default)]
 struct Mixer(u64);
 
@@ -121,7 +122,7 @@ pub(crate) fn answer(
 }
 
 enum Answer {
-    /// The computes and their cost above that of running every node once.
+    /// The computes and what they cost beyond running every node once.
     Found(Vec<u32>, f64),
     None,
     TooLarge,

@@ -13,10 +13,12 @@
 //! Variables: O(n (values + edges)). The search starts from the plan of `best`, where that keeps the order.
 //! Mathematics: docs/planners/ilp.md.
 
+use crate::answer::{not_reached, outcome_with_bound};
 use crate::outcome::{Outcome, StopReason, Why};
-use crate::planners::flat::{Flat, Measure, NONE};
-use crate::planners::{Request, best, not_reached, outcome_with_bound};
+use crate::planners::best;
 use crate::problem::Problem;
+use crate::request::Request;
+use crate::schedule::flat::{Flat, Measure, NONE};
 use crate::units::Bytes;
 use highs::{Col, HighsModelStatus, RowProblem, Sense};
 use std::time::Instant;
@@ -146,12 +148,12 @@ impl<'a> Model<'a> {
 
     fn add_variables(&mut self) {
         let flat = self.flat;
-        let dearest = flat.cost.iter().copied().fold(0.0, f64::max).max(f64::MIN_POSITIVE);
+        let highest_cost = flat.cost.iter().copied().fold(0.0, f64::max).max(f64::MIN_POSITIVE);
         for t in 0..self.n_stages() {
             let runs = (0..t).map(|n| {
                 // A node may repeat if its outputs can be made again; one without outputs never needs to.
                 let may_repeat = flat.outputs.get(n).iter().any(|&v| !flat.lasting[v as usize]);
-                may_repeat.then(|| self.programme.add_integer_column(flat.cost[n] / dearest, 0..=1))
+                may_repeat.then(|| self.programme.add_integer_column(flat.cost[n] / highest_cost, 0..=1))
             });
             let runs = runs.collect();
             self.runs.push(runs);
@@ -341,7 +343,7 @@ impl<'a> Model<'a> {
             computes.extend((0..t).filter(|&n| is_one(stage[n])).map(|n| n as u32));
             computes.push(t as u32);
         }
-        // Without a solution the values are those of no plan.
+        // Without a solution the values describe no plan.
         let is_plan = flat.is_valid(&computes);
         if is_plan {
             flat.prune(&mut computes);

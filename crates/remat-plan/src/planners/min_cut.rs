@@ -17,12 +17,14 @@
 //! backward, so it stops well above the memory floor. Time: O([`N_SIZES`] * (cut + n) + values * [`SLOTS`]).
 //! Mathematics: docs/planners/min-cut.md.
 
+use crate::answer::{not_reached, outcome};
+use crate::bounds::flow::Network;
 use crate::outcome::{Outcome, StopReason};
-use crate::planners::flat::{Flat, Measure, NONE};
-use crate::planners::flow::Network;
-use crate::planners::limits::Limits;
-use crate::planners::{Request, not_reached, outcome};
-use crate::problem::{Phase, Problem};
+use crate::problem::Problem;
+use crate::request::Request;
+use crate::schedule::flat::{Flat, Measure, NONE};
+use crate::schedule::limits::Limits;
+use crate::spec::Phase;
 
 /// Resolution of sizes in the knapsack.
 const SLOTS: usize = 512;
@@ -220,7 +222,7 @@ impl Made<'_> {
 /// The sets of items of the largest total price for [`N_SIZES`] total sizes, the smallest first: one table answers all.
 fn knapsacks(items: &[usize], bytes: impl Fn(usize) -> i64, price: impl Fn(usize) -> f64) -> Vec<Vec<usize>> {
     let total: i64 = items.iter().map(|&v| bytes(v)).sum();
-    // Sizes round up, so a set never holds more bytes than its slots stand for.
+    // Sizes round up, so a set never holds more bytes than its slots allow.
     let slots = |v: usize| (bytes(v) as u128 * SLOTS as u128).div_ceil(total.max(1) as u128) as usize;
     let mut best = vec![0.0f64; SLOTS + 1];
     let mut is_taken = vec![false; items.len() * (SLOTS + 1)];
@@ -260,7 +262,7 @@ mod tests {
         let total = |set: &[usize]| set.iter().map(|&v| bytes[v]).sum::<i64>();
         assert_eq!(sets[0], [3], "what has no bytes is always kept");
         let of_100 = sets.iter().rfind(|set| total(set) <= 100).unwrap();
-        assert_eq!(of_100, &[3, 2, 1], "two cheaper items beat the dearest one");
+        assert_eq!(of_100, &[3, 2, 1], "two cheaper items beat the most expensive one");
         assert_eq!(total(sets.last().unwrap()), 160, "the largest size holds everything");
     }
 }

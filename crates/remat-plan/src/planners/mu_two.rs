@@ -4,10 +4,10 @@
 //! used there, the one with the largest ratio of bytes to recompute cost, and drop it in the gap that contains the
 //! peak. What the paper gets wrong is right here:
 //!
-//! - the peak is that of the real schedule, chain temporaries and the optimizer included: each decision is
+//! - the peak is measured on the real schedule, chain temporaries and the optimizer included: each decision is
 //!   simulated exactly, and undone when it makes the peak higher;
 //! - only values live at the peak are candidates, so no decision is pure cost;
-//! - the cost of a recompute is that of the union of the operations it needs, given what is kept at that point;
+//! - the cost of a recompute is the cost of all operations it needs together, given what is kept at that point;
 //! - a decision that a later one made superfluous is taken back at the end;
 //! - a decision that was undone is tried again when no other is left and something has changed since;
 //! - a dropped value that a recompute passes through stays until its own use (it is made once), unless that is what
@@ -17,12 +17,13 @@
 //! O(n). On problems with many nodes several decisions for the same peak are taken together, and one by one where
 //! that fails. Mathematics: docs/planners/mu-two.md.
 
+use crate::answer::{not_reached, outcome};
 use crate::outcome::{Outcome, StopReason};
-use crate::planners::flat::{Flat, Measure, NONE};
-use crate::planners::gaps::{Gap, Schedule, keep_all, schedule};
-use crate::planners::limits::Limits;
-use crate::planners::{Request, not_reached, outcome};
 use crate::problem::Problem;
+use crate::request::Request;
+use crate::schedule::flat::{Flat, Measure, NONE};
+use crate::schedule::gaps::{Gap, Schedule, keep_all, schedule};
+use crate::schedule::limits::Limits;
 
 /// From this many nodes on, decisions for one peak are taken together.
 const BATCH_FROM_NODES: usize = 3000;
@@ -127,7 +128,7 @@ pub(crate) fn greedy_from(
     Some((computes, measure))
 }
 
-/// Keeps dropped gaps again, the dearest recomputes first, where the budget allows it and it saves cost.
+/// Keeps dropped gaps again, the most expensive recomputes first, where the budget allows it and it saves cost.
 fn take_back(
     flat: &Flat,
     budget: i64,

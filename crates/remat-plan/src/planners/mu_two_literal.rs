@@ -7,11 +7,13 @@
 //! reported: where that exceeds the budget the answer is infeasible, with what the paper believed.
 //! Time: O(activations * n). Source and defects: docs/planners/mu-two-literal.md.
 
+use crate::answer::outcome;
 use crate::outcome::{Outcome, StopReason, Why};
-use crate::planners::flat::{Flat, NONE};
-use crate::planners::gaps::{Gap, drop_at_the_turn, keep_all, schedule};
-use crate::planners::{Request, outcome};
-use crate::problem::{Phase, Problem};
+use crate::problem::Problem;
+use crate::request::Request;
+use crate::schedule::flat::{Flat, NONE};
+use crate::schedule::gaps::{Gap, drop_at_the_turn, keep_all, schedule};
+use crate::spec::Phase;
 use crate::units::Bytes;
 use std::collections::BTreeSet;
 

@@ -7,13 +7,15 @@
 //!
 //! [`checkpoint`] is the same by hand: the caller names the modules, and no budget decides.
 
+use crate::answer::{Candidates, outcome};
 use crate::ids::ValueId;
 use crate::outcome::{Outcome, StopReason, Why};
 use crate::plan::Plan;
-use crate::planners::flat::Flat;
-use crate::planners::gaps::{Gap, drop_at_the_turn, keep_all, schedule, schedule_or_missing};
-use crate::planners::{Candidates, Request, outcome};
-use crate::problem::{Phase, Problem};
+use crate::problem::Problem;
+use crate::request::Request;
+use crate::schedule::flat::Flat;
+use crate::schedule::gaps::{Gap, drop_at_the_turn, keep_all, schedule, schedule_or_missing};
+use crate::spec::Phase;
 use crate::units::Bytes;
 use std::ops::Range;
 
@@ -44,7 +46,7 @@ pub(crate) fn plan(problem: &Problem, request: &Request) -> Outcome {
 }
 
 /// Checkpoints each of the named modules, whatever that costs or saves: what is made inside one is dropped after forward
-/// and recomputed in backward from what enters it. A name stands for the module and everything below it; where two
+/// and recomputed in backward from what enters it. A name means the module and everything below it; where two
 /// contain each other, the first one named counts.
 pub fn checkpoint(problem: &Problem, modules: &[&str]) -> Result<Plan, CheckpointError> {
     let is_within = |path: &str, module: &str| {

@@ -6,11 +6,13 @@
 //! also with the last segment kept, since backward reads it at once; the cheapest plan that fits is taken. With n equal layers k = sqrt(n) gives O(sqrt(n)) memory at one extra forward
 //! pass. Time: O(n sqrt(n)). Source: Chen et al., Training Deep Nets with Sublinear Memory Cost, 2016.
 
+use crate::answer::Candidates;
 use crate::outcome::Outcome;
-use crate::planners::flat::{Flat, NONE};
-use crate::planners::gaps::{Gap, drop_at_the_turn, keep_all};
-use crate::planners::{Candidates, Request};
-use crate::problem::{Phase, Problem};
+use crate::problem::Problem;
+use crate::request::Request;
+use crate::schedule::flat::{Flat, NONE};
+use crate::schedule::gaps::{Gap, drop_at_the_turn, keep_all};
+use crate::spec::Phase;
 
 pub(crate) fn plan(problem: &Problem, request: &Request) -> Outcome {
     let flat = Flat::new(problem);

@@ -30,12 +30,12 @@ pub(crate) struct Tally {
     pub(crate) n_plans: usize,
     pub(crate) n_proved: usize,
     /// Answered requests with a plan in which something must be recomputed; of these, how many the race
-    /// proved optimal, on how many it found a dearer plan and on how many none.
+    /// proved optimal, on how many it found a more expensive plan and on how many none.
     pub(crate) n_hard: usize,
     pub(crate) n_race_proved: usize,
     pub(crate) n_race_dearer: usize,
     pub(crate) n_race_refused: usize,
-    /// Sum and largest of the excess of the dearer plans, as a part of the optimum.
+    /// Sum and largest of the excess of the more expensive plans, as a part of the optimum.
     pub(crate) race_excess: f64,
     pub(crate) worst_race_excess: f64,
     /// Requests on which the race missed the optimum, as sentences that begin with the seed.
@@ -185,7 +185,7 @@ impl Answers {
         }
     }
 
-    /// Who refuses tells the lowest peak to ask for instead; no other planner may have seen a lower one than `best`.
+    /// A refusal names the lowest peak to ask for instead; no other planner may have seen a lower one than `best`.
     fn check_lowest_peak(&mut self) {
         let is_best = |name: &str| ["best", RACE].contains(&name);
         let others = self.refusals.iter().filter(|(name, ..)| !is_best(name)).map(|(_, _, peak)| *peak);

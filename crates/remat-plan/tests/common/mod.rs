@@ -2,8 +2,10 @@
 #![allow(dead_code)] // Each test file is a crate of its own and uses a part of this.
 
 pub(crate) mod campaign;
+pub(crate) mod corpus;
 
 use remat_plan::{Bytes, Node, NodeId, Phase, Problem, ProblemSpec, Step, Value, ValueId};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 /// A small deterministic generator (splitmix64).
@@ -241,6 +243,15 @@ pub(crate) fn count(problem: &Problem, steps: &[Step]) -> (u64, f64) {
     }
     (peak, cost)
 }
+
+/// Says that a test cannot run here, and why. Written past the harness, which hides what passing tests print, in the
+/// form that `cargo xtask test` counts.
+pub(crate) fn skip(test: &str, why: &str) {
+    writeln!(std::io::stdout().lock(), "SKIPPED {test}: {why}").expect("the harness reads its output");
+}
+
+/// Why there is no [`planning_dir`].
+pub(crate) const NO_INSTANCES: &str = "no planning instances are here; set REMAT_PLANNING_DIR";
 
 /// The folder of the public instances with their checker, where it is present.
 pub(crate) fn planning_dir() -> Option<PathBuf> {

@@ -43,6 +43,24 @@ impl Arena {
         &mut self.map[offset as usize..(offset + bytes) as usize]
     }
 
+    /// Several parts at once, in the order asked for. They must not overlap.
+    pub(crate) fn slices_mut(&mut self, ranges: &[(u64, u64)]) -> Vec<&mut [u8]> {
+        let mut order: Vec<usize> = (0..ranges.len()).collect();
+        order.sort_by_key(|&i| ranges[i]);
+        let mut parts: Vec<(usize, &mut [u8])> = Vec::with_capacity(ranges.len());
+        let (mut rest, mut at): (&mut [u8], u64) = (&mut self.map, 0);
+        for i in order {
+            let (offset, bytes) = ranges[i];
+            assert!(offset >= at, "parts of the arena that are filled together do not overlap");
+            let (part, after) =
+                std::mem::take(&mut rest)[(offset - at) as usize..].split_at_mut(bytes as usize);
+            parts.push((i, part));
+            (rest, at) = (after, offset + bytes);
+        }
+        parts.sort_by_key(|part| part.0);
+        parts.into_iter().map(|(_, part)| part).collect()
+    }
+
     /// Address of the first byte, for kernels.
     pub(super) fn base(&mut self) -> *mut u8 {
         self.map.as_mut_ptr()

@@ -1,16 +1,18 @@
 //! The executor: one arena, every buffer where the layout put it, nothing of step size outside.
 //!
-//! It walks the schedule and calls kernels. Frees cost nothing: the layout has already decided who comes next. It
+//! It walks the schedule and calls kernels. Frees cost nothing: the layout has already decided what comes next. It
 //! measures what it does: the highest address that any kernel was given is the measured peak, and with `poison` every
 //! freed buffer is filled with NaN so that a read after free cannot go unnoticed.
 
 use super::{Arena, Engine, Observer};
 use crate::error::Result;
-use crate::graph::{Graph, Node};
+use crate::graph::{Graph, Kind, Node, Source};
 use crate::ids::{IdVec, NodeId, ValueId};
 use crate::layout::Layout;
 use crate::op::{Buffer, Io, Run};
+use crate::pipeline::Program;
 use crate::rewrite::{Schedule, Step};
+use crate::threads::thread_pool;
 use remat_plan::Bytes;
 use std::time::{Duration, Instant};
 
@@ -28,8 +30,7 @@ pub struct StepStats {
 /// A compiled step with its memory.
 #[derive(Debug)]
 pub struct Executor {
-    schedule: Schedule,
-    layout: Layout,
+    program: Program,
     workspaces: Workspaces,
     arena: Arena,
     pool: rayon::ThreadPool,
@@ -41,27 +42,23 @@ pub struct Executor {
 
 impl Executor {
     /// Reserves the arena and starts the threads. Sources are zero until filled.
-    pub fn new(schedule: Schedule, layout: Layout, n_threads: usize) -> Result<Executor> {
-        let arena = Arena::new(layout.arena)?;
-        let pool = super::thread_pool(n_threads)?;
-        let workspaces = workspaces(&schedule);
-        Ok(Executor { schedule, layout, workspaces, arena, pool, poison: false, node_times: None })
+    pub fn new(program: Program, n_threads: usize) -> Result<Executor> {
+        let arena = Arena::new(program.peak())?;
+        let pool = thread_pool(n_threads)?;
+        let workspaces = workspaces(program.schedule());
+        Ok(Executor { program, workspaces, arena, pool, poison: false, node_times: None })
     }
 
-    /// What it runs.
-    pub fn schedule(&self) -> &Schedule {
-        &self.schedule
-    }
-
-    /// Where everything lies.
-    pub fn layout(&self) -> &Layout {
-        &self.layout
+    /// What it runs, and where everything lies.
+    pub fn program(&self) -> &Program {
+        &self.program
     }
 
     /// Runs one training step.
     pub fn step(&mut self, run: &Run, observer: Option<&mut Observer<'_>>) -> StepStats {
         // Kernels split their work over the pool they run in.
-        let Executor { schedule, layout, workspaces, arena, pool, poison, node_times } = self;
+        let Executor { program, workspaces, arena, pool, poison, node_times } = self;
+        let (schedule, layout) = (program.schedule(), program.layout());
         let (poison, node_times) = (*poison, node_times.as_mut());
         let mut walk = Walk { schedule, layout, workspaces, arena, poison, node_times, peak: 0 };
         let begin = Instant::now();
@@ -73,9 +70,10 @@ impl Executor {
         StepStats { time: begin.elapsed(), peak: Bytes(walk.peak), n_runs }
     }
 
-    /// Runs another schedule in the same memory and with the same threads, between two steps. Its layout keeps off the
+    /// Runs another program in the same memory and with the same threads, between two steps. Its layout keeps off the
     /// state of the training step (see [`assign_around`](crate::layout::assign_around)) and lies inside the arena.
-    pub fn run_other(&mut self, schedule: &Schedule, layout: &Layout, run: &Run) -> StepStats {
+    pub fn run_other(&mut self, other: &Program, run: &Run) -> StepStats {
+        let (schedule, layout) = (other.schedule(), other.layout());
         assert!(layout.arena.0 <= self.arena.len() as u64, "a layout for a larger arena");
         let Executor { arena, pool, .. } = self;
         let workspaces = &workspaces(schedule);
@@ -83,6 +81,14 @@ impl Executor {
         let begin = Instant::now();
         let n_runs = pool.install(|| walk.run(run, &mut |kernel| kernel(), None));
         StepStats { time: begin.elapsed(), peak: Bytes(walk.peak), n_runs }
+    }
+
+    /// The inputs of another program's batch, in the same memory.
+    pub fn other_batch_mut<'a>(
+        &'a mut self,
+        other: &'a Program,
+    ) -> (&'a Graph, Vec<(&'a Source, &'a mut [u8])>) {
+        batch_mut(other, &mut self.arena)
     }
 
     /// All of its memory.
@@ -94,30 +100,33 @@ impl Executor {
     pub fn arena_mut(&mut self) -> &mut Arena {
         &mut self.arena
     }
-
-    /// Where a source or output lies. An output may have been recomputed: then its last copy counts.
-    fn range(&self, value: ValueId) -> (u64, u64) {
-        let is_copy = |&&v: &&ValueId| self.schedule.original(v) == value;
-        let value = self.schedule.graph.outputs.iter().find(is_copy).copied().unwrap_or(value);
-        let offset = self.layout.offset[value].expect("sources and outputs have a place");
-        (offset, self.schedule.graph.values[value].ty.bytes())
-    }
 }
 
 impl Engine for Executor {
+    fn batch_mut(&mut self) -> (&Graph, Vec<(&Source, &mut [u8])>) {
+        batch_mut(&self.program, &mut self.arena)
+    }
+
     fn graph(&self) -> &Graph {
-        &self.schedule.graph
+        &self.program.schedule().graph
     }
 
     fn bytes(&self, value: ValueId) -> &[u8] {
-        let (offset, bytes) = self.range(value);
+        let (offset, bytes) = self.program.range(value);
         self.arena.slice(offset, bytes)
     }
 
     fn bytes_mut(&mut self, value: ValueId) -> &mut [u8] {
-        let (offset, bytes) = self.range(value);
+        let (offset, bytes) = self.program.range(value);
         self.arena.slice_mut(offset, bytes)
     }
+}
+
+fn batch_mut<'a>(program: &'a Program, arena: &'a mut Arena) -> (&'a Graph, Vec<(&'a Source, &'a mut [u8])>) {
+    let graph = &program.schedule().graph;
+    let inputs = || graph.sources.iter().filter(|s| graph.values[s.value].kind == Kind::Input);
+    let ranges: Vec<(u64, u64)> = inputs().map(|source| program.range(source.value)).collect();
+    (graph, inputs().zip(arena.slices_mut(&ranges)).collect())
 }
 
 /// Bytes of every node's workspace, so that a step need not ask the ops again.

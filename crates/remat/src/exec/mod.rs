@@ -2,18 +2,17 @@
 
 mod arena;
 mod executor;
+pub mod init;
 mod reference;
 
 pub use arena::Arena;
 pub use executor::{Executor, StepStats};
 pub use reference::Reference;
 
-use crate::error::{Error, Result};
-use crate::graph::{Graph, Init, Kind};
+use crate::graph::{Graph, Init, Kind, Source};
 use crate::ids::{NodeId, ValueId};
-use crate::model::init;
 
-/// Sees every value that a step makes, as soon as it is made: the node as it stands in the original graph, which of
+/// Sees every value that a step makes, as soon as it is made: the node as it is in the original graph, which of
 /// its outputs, and the bytes.
 pub type Observer<'a> = dyn FnMut(NodeId, usize, &[u8]) + 'a;
 
@@ -27,6 +26,9 @@ pub trait Engine {
 
     /// The bytes of a source, to be filled before a step.
     fn bytes_mut(&mut self, value: ValueId) -> &mut [u8];
+
+    /// The inputs of the batch with their graph, to be filled before a step.
+    fn batch_mut(&mut self) -> (&Graph, Vec<(&Source, &mut [u8])>);
 
     /// Floats of a source or output.
     fn floats(&self, value: ValueId) -> &[f32] {
@@ -45,13 +47,6 @@ pub trait Engine {
     }
 }
 
-/// The threads that kernels split their work over.
-pub(crate) fn thread_pool(n_threads: usize) -> Result<rayon::ThreadPool> {
-    let action = || format!("starting {n_threads} threads");
-    let build = rayon::ThreadPoolBuilder::new().num_threads(n_threads).build();
-    build.map_err(|e| Error::Io { action: action(), source: std::io::Error::other(e) })
-}
-
 /// Bytes of a float buffer as floats. Buffers are aligned, so nothing is cut off.
 pub fn as_floats(bytes: &[u8]) -> &[f32] {
     // SAFETY: any four bytes are a float; `align_to` keeps to the alignment.
@@ -66,4 +61,12 @@ pub fn as_floats_mut(bytes: &mut [u8]) -> &mut [f32] {
     let (before, floats, after) = unsafe { bytes.align_to_mut::<f32>() };
     assert!(before.is_empty() && after.is_empty(), "a float buffer is aligned");
     floats
+}
+
+/// Bytes of an integer buffer as integers. Buffers are aligned, so nothing is cut off.
+pub fn as_integers_mut(bytes: &mut [u8]) -> &mut [i32] {
+    // SAFETY: any four bytes are an integer; `align_to_mut` keeps to the alignment.
+    let (before, integers, after) = unsafe { bytes.align_to_mut::<i32>() };
+    assert!(before.is_empty() && after.is_empty(), "an integer buffer is aligned");
+    integers
 }

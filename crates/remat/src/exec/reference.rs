@@ -5,9 +5,10 @@
 
 use super::{Engine, Observer};
 use crate::error::Result;
-use crate::graph::Graph;
+use crate::graph::{Graph, Kind, Source};
 use crate::ids::{IdVec, ValueId};
 use crate::op::{Buffer, Io, Owned, Run};
+use std::collections::HashMap;
 
 /// A training step with all its values.
 #[derive(Debug)]
@@ -21,7 +22,7 @@ pub struct Reference {
 impl Reference {
     /// Allocates every value of the graph.
     pub fn new(graph: Graph, n_threads: usize) -> Result<Reference> {
-        let pool = super::thread_pool(n_threads)?;
+        let pool = crate::threads::thread_pool(n_threads)?;
         let memory = graph.values.iter().map(|v| Owned::of(&v.ty)).collect();
         let updates = graph.updates();
         Ok(Reference { graph, memory, updates, pool })
@@ -31,7 +32,7 @@ impl Reference {
     pub fn step(&mut self, run: &Run, mut observer: Option<&mut Observer<'_>>) {
         for id in self.graph.nodes.ids() {
             let node = &self.graph.nodes[id];
-            let workspace_bytes = crate::rewrite::workspace_bytes(&self.graph, id).0 as usize;
+            let workspace_bytes = self.graph.workspace_bytes(id).0 as usize;
             let mut workspace = Owned::zeroed(workspace_bytes);
             let memory = &mut self.memory;
             let mut buffer =
@@ -61,6 +62,14 @@ impl Reference {
 }
 
 impl Engine for Reference {
+    fn batch_mut(&mut self) -> (&Graph, Vec<(&Source, &mut [u8])>) {
+        let graph = &self.graph;
+        let is_input = |s: &&Source| graph.values[s.value].kind == Kind::Input;
+        let mut memory: HashMap<ValueId, &mut Owned> = self.memory.enumerate_mut().collect();
+        let mut bytes = |s: &Source| memory.remove(&s.value).expect("every source has memory").bytes_mut();
+        (graph, graph.sources.iter().filter(is_input).map(|s| (s, bytes(s))).collect())
+    }
+
     fn graph(&self) -> &Graph {
         &self.graph
     }

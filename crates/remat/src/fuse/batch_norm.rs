@@ -1,4 +1,4 @@
-//! Batch norm as two nodes: statistics, and an element-wise rest; and its gradient joined with that of a ReLU.
+//! Batch norm as two nodes: statistics, and an element-wise rest; and its gradient joined with the gradient of a ReLU.
 //!
 //! The rest can be joined with what follows (`chains.rs`), and a recompute of the normalised values starts from the
 //! kept statistics instead of making them again. No value is added and none lives longer: the statistics are outputs
@@ -7,14 +7,16 @@
 use super::draft::{Draft, Uses};
 use crate::graph::Node;
 use crate::op::Op;
+use crate::op::batch_norm::{BatchNorm, BatchNormGrad};
 use crate::op::batch_norm_split::{BatchNormApply, BatchNormReluGrad, BatchStats};
+use crate::op::relu::{Relu, ReluGrad};
 
 /// Puts `batch_stats` and `batch_norm_apply` in the place of every `batch_norm`.
 pub(super) fn split(draft: &mut Draft<'_>) {
     let mut nodes = Vec::with_capacity(draft.nodes.len());
     for node in std::mem::take(&mut draft.nodes) {
-        let (Op::BatchNorm(norm), &[x, weight, bias], &[y, mean, var]) =
-            (&node.op, &node.inputs[..], &node.outputs[..])
+        let (Some(norm), &[x, weight, bias], &[y, mean, var]) =
+            (node.op.get::<BatchNorm>(), &node.inputs[..], &node.outputs[..])
         else {
             nodes.push(node);
             continue;
@@ -29,7 +31,7 @@ pub(super) fn split(draft: &mut Draft<'_>) {
 }
 
 /// Puts one `batch_norm_relu_grad` in the place of a `relu_grad` whose result only a `batch_norm_grad` reads, where
-/// the ReLU stands directly behind that norm.
+/// the ReLU directly follows that norm.
 ///
 /// The gradient of the ReLU's output lives on until the joined node, as long as the value that vanishes did; the
 /// ReLU's output is read once less. The bias is read there, too; its update follows, since it needs the node's
@@ -47,21 +49,21 @@ pub(super) fn join_relu_gradients(draft: &mut Draft<'_>) {
     draft.nodes.retain(|_| keep.next().expect("one flag for each node"));
 }
 
-/// If node `at` is the gradient of a norm behind which a ReLU stands: the node of the ReLU's gradient, `at`, and the
+/// If node `at` is the gradient of a norm that a ReLU follows: the node of the ReLU's gradient, `at`, and the
 /// node that replaces both.
 fn relu_in_front(draft: &Draft<'_>, uses: &Uses, at: usize) -> Option<(usize, usize, Node)> {
     let node = &draft.nodes[at];
-    let (Op::BatchNormGrad(grad), &[x, dy, weight, mean, var]) = (&node.op, &node.inputs[..]) else {
+    let (Some(grad), &[x, dy, weight, mean, var]) = (node.op.get::<BatchNormGrad>(), &node.inputs[..]) else {
         return None;
     };
     let maker = uses.maker[dy].filter(|_| uses.readers[dy] == [at] && !draft.is_fixed(dy))?;
-    let (Op::ReluGrad(_), &[z, dz]) = (&draft.nodes[maker].op, &draft.nodes[maker].inputs[..]) else {
+    let (true, &[z, dz]) = (draft.nodes[maker].op.is::<ReluGrad>(), &draft.nodes[maker].inputs[..]) else {
         return None;
     };
     let relu = &draft.nodes[uses.maker[z]?];
-    let (Op::Relu(_), &[y]) = (&relu.op, &relu.inputs[..]) else { return None };
+    let (true, &[y]) = (relu.op.is::<Relu>(), &relu.inputs[..]) else { return None };
     let apply = &draft.nodes[uses.maker[y]?];
-    let (Op::BatchNormApply(apply_op), Some(&bias)) = (&apply.op, apply.inputs.get(4)) else { return None };
+    let (apply_op, &bias) = (apply.op.get::<BatchNormApply>()?, apply.inputs.get(4)?);
     if apply.inputs[..4] != [x, mean, var, weight] || apply_op.eps != grad.eps {
         return None;
     }

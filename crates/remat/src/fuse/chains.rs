@@ -1,6 +1,6 @@
 //! Element-wise nodes whose result only the next one reads become one node.
 //!
-//! The joined node stands where the reader stood. **Memory.** Between the two places the intermediate value is no
+//! The joined node takes the place of the reader. **Memory.** Between the two places the intermediate value is no
 //! longer live, but inputs of the earlier node that would have died there now live on; a pair is joined only if those
 //! are not larger than the value that vanishes, or if nothing runs between. So memory does not grow at any moment of
 //! any order, and since keeping the vanished value was never better than keeping the result, which has the same size,
@@ -116,7 +116,7 @@ fn replaced_between(draft: &Draft<'_>, gone: &[bool], from: usize, to: usize) ->
 
 /// A node as a program, if it works element by element.
 fn program(node: &Node) -> Option<Fused> {
-    if let Op::Fused(fused) = &node.op {
+    if let Some(fused) = node.op.get::<Fused>() {
         return Some(fused.clone());
     }
     node.op.def().element_wise()?;

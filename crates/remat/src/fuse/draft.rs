@@ -1,12 +1,11 @@
 //! A step while it is rewritten: a list of nodes that still name values by the ids of the step it came from.
 //!
 //! A rewrite replaces, moves or removes nodes of the list; values that nothing makes any more are simply not part of
-//! the result. [`Draft::finish`] numbers everything anew.
+//! the result. [`Draft::finish`] renumbers everything.
 
-use crate::analysis::Storage;
-use crate::autodiff::TrainingStep;
-use crate::graph::{Graph, Node, Type, Value};
-use crate::ids::{Id, IdVec, NodeId, ValueId};
+use crate::graph::{Node, Storage, Type};
+use crate::ids::{IdVec, ValueId};
+use crate::step::TrainingStep;
 use std::collections::HashSet;
 
 /// A training step in the course of rewriting.
@@ -20,7 +19,7 @@ pub(super) struct Draft<'a> {
     fixed: HashSet<ValueId>,
 }
 
-/// Who makes and who reads each value, by position in the list of nodes.
+/// What makes and what reads each value, by position in the list of nodes.
 pub(super) struct Uses {
     /// The node that makes a value.
     pub(super) maker: IdVec<ValueId, Option<usize>>,
@@ -30,8 +29,8 @@ pub(super) struct Uses {
 
 impl<'a> Draft<'a> {
     pub(super) fn of(step: &'a TrainingStep) -> Draft<'a> {
-        let gradients = step.gradients.iter().map(|&(_, gradient)| gradient);
-        let fixed = step.graph.outputs.iter().copied().chain(gradients).chain([step.loss]).collect();
+        let gradients = step.roles.gradients.iter().map(|&(_, gradient)| gradient);
+        let fixed = step.graph.outputs.iter().copied().chain(gradients).chain([step.roles.loss]).collect();
         let nodes = step.graph.nodes.iter().cloned().collect();
         Draft { step, nodes, storage: Storage::compute(&step.graph), fixed }
     }
@@ -54,7 +53,7 @@ impl<'a> Draft<'a> {
         self.is_fixed(value) || self.step.graph.values[value].kind.is_state()
     }
 
-    /// The makers and readers of all values, as the list of nodes stands now.
+    /// The makers and readers of all values, in the list of nodes as it is now.
     pub(super) fn uses(&self) -> Uses {
         let n_values = self.step.graph.values.len();
         let mut uses =
@@ -72,32 +71,10 @@ impl<'a> Draft<'a> {
         uses
     }
 
-    /// The rewritten step. Ids are given anew: sources first, then outputs in the order of their nodes.
+    /// The rewritten step, with new ids.
     pub(super) fn finish(self) -> TrainingStep {
-        let old = &self.step.graph;
-        let mut graph = Graph::new(old.name.clone());
-        let mut renamed: IdVec<ValueId, Option<ValueId>> = IdVec::filled(old.values.len(), None);
-        for s in &old.sources {
-            let value = &old.values[s.value];
-            let new = graph.push_source(s.name.clone(), value.kind, value.ty.clone(), s.init, s.file_layout);
-            renamed[s.value] = Some(new);
-        }
-        let new_id = |renamed: &IdVec<ValueId, Option<ValueId>>, v: ValueId| {
-            renamed[v].expect("a rewrite keeps every value that is read")
-        };
-        for (position, mut node) in self.nodes.into_iter().enumerate() {
-            node.inputs.iter_mut().for_each(|v| *v = new_id(&renamed, *v));
-            for (k, v) in node.outputs.iter_mut().enumerate() {
-                let Value { ty, kind, .. } = old.values[*v].clone();
-                let new = graph.values.push(Value { ty, kind, producer: Some((NodeId::new(position), k)) });
-                renamed[*v] = Some(new);
-                *v = new;
-            }
-            graph.nodes.push(node);
-        }
-        graph.outputs = old.outputs.iter().map(|&v| new_id(&renamed, v)).collect();
-        let gradient = |&(p, g): &(ValueId, ValueId)| (new_id(&renamed, p), new_id(&renamed, g));
-        let gradients = self.step.gradients.iter().map(gradient).collect();
-        TrainingStep { graph, loss: new_id(&renamed, self.step.loss), gradients }
+        let (graph, renamed) = self.step.graph.with_nodes(self.nodes);
+        let new = |v: ValueId| renamed[v].expect("a rewrite keeps every value that has a role");
+        TrainingStep { roles: self.step.roles.renamed(new), graph }
     }
 }

@@ -6,18 +6,21 @@
 //! `r` need not be.
 
 use super::draft::Draft;
-use crate::op::Op;
+use crate::op::dropout::Dropout;
+use crate::op::relu::ReluGrad;
 
 /// Lets `relu_grad` read the output of dropout instead of its input where both drop the same elements.
 pub(super) fn drop_relu_outputs(draft: &mut Draft<'_>) {
     let uses = draft.uses();
     for at in 0..draft.nodes.len() {
         let node = &draft.nodes[at];
-        let (Op::ReluGrad(_), &[relu, gradient]) = (&node.op, &node.inputs[..]) else { continue };
+        let (true, &[relu, gradient]) = (node.op.is::<ReluGrad>(), &node.inputs[..]) else { continue };
         let maker = uses.maker[gradient].map(|maker| &draft.nodes[maker].op);
-        let Some(Op::Dropout(dropped)) = maker else { continue };
+        let Some(dropped) = maker.and_then(|op| op.get::<Dropout>()) else { continue };
         // A probability of one drops everything and its factor is zero; then nothing is gained.
-        let same = |reader: &&usize| matches!(&draft.nodes[**reader].op, Op::Dropout(d) if d == dropped && d.p < 1.0);
+        let same = |reader: &&usize| {
+            draft.nodes[**reader].op.get::<Dropout>().is_some_and(|d| d == dropped && d.p < 1.0)
+        };
         let earlier = uses.readers[relu].iter().take_while(|&&reader| reader < at);
         let Some(&dropout) = earlier.clone().find(same) else { continue };
         let kept = draft.nodes[dropout].outputs[0];

@@ -1,9 +1,8 @@
 //! Building graphs in Rust: scopes, sources and ops, with errors instead of panics.
 
-use super::{FileLayout, Graph, Init, Kind, Phase, Type};
+use super::{FileLayout, Graph, Init, Kind, Op, Phase, Type};
 use crate::error::Result;
 use crate::ids::ValueId;
-use crate::op::Op;
 
 /// Adds sources and nodes to a graph, naming them by the current module scope.
 #[derive(Debug)]
@@ -36,10 +35,20 @@ impl Builder {
 
     /// Runs `build` with `name` appended to the module path.
     pub fn scope<R>(&mut self, name: impl Into<String>, build: impl FnOnce(&mut Self) -> R) -> R {
-        self.scope.push(name.into());
+        self.enter(name);
         let result = build(self);
-        self.scope.pop();
+        self.leave();
         result
+    }
+
+    /// Appends `name` to the module path until [`Builder::leave`].
+    pub(crate) fn enter(&mut self, name: impl Into<String>) {
+        self.scope.push(name.into());
+    }
+
+    /// Undoes the last [`Builder::enter`].
+    pub(crate) fn leave(&mut self) {
+        self.scope.pop();
     }
 
     /// Runs `build` with the module path replaced: backward nodes carry the scope of their forward node.
@@ -50,7 +59,8 @@ impl Builder {
         result
     }
 
-    fn path(&self, name: &str) -> String {
+    /// The module path, with `name` appended unless it is empty.
+    pub(crate) fn path(&self, name: &str) -> String {
         let mut parts: Vec<&str> = self.scope.iter().map(String::as_str).filter(|s| !s.is_empty()).collect();
         if !name.is_empty() {
             parts.push(name);

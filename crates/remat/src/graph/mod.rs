@@ -8,16 +8,32 @@
 
 mod builder;
 mod dot;
+mod element_wise;
+mod example;
+mod io;
+mod liveness;
+mod names;
+mod op;
+mod storage;
 mod text;
 mod types;
 mod verify;
 
 pub use builder::Builder;
+pub use element_wise::{ElementWise, MAX_OPERANDS};
+pub use example::{Example, Fill, NaiveIo};
+pub(crate) use io::Buffer;
+pub use io::{Io, MicroBatch, Run};
+pub use liveness::Liveness;
+pub(crate) use names::{Names, Tell, Told, tells};
+pub use op::{Calibration, Case, Cost, Effect, GradArgs, InEvaluation, Op, OpDef, Prediction};
+pub use storage::Storage;
 pub use types::{ALIGNMENT, DType, Type, aligned};
+pub use verify::GraphFault;
 
 use crate::error::{Error, Result};
 use crate::ids::{Id, IdVec, NodeId, ValueId};
-use crate::op::Op;
+use remat_plan::Bytes;
 pub use remat_plan::Phase;
 
 /// What a value is for; the legend of every memory curve.
@@ -63,6 +79,11 @@ impl Kind {
             Kind::Gradient => "gradient",
             Kind::Output => "output",
         }
+    }
+
+    /// What a node of this phase makes, unless it is new state or an output.
+    fn made_in(phase: Phase) -> Kind {
+        if phase == Phase::Forward { Kind::Activation } else { Kind::Gradient }
     }
 
     /// Survives the step: its buffer has the same place at the beginning and at the end.
@@ -193,8 +214,7 @@ impl Graph {
         for (position, ty) in outputs.into_iter().enumerate() {
             let kind = match consumes.iter().find(|pair| pair.1 == position) {
                 Some(&(input, _)) => self.values[inputs[input]].kind,
-                None if phase == Phase::Forward => Kind::Activation,
-                None => Kind::Gradient,
+                None => Kind::made_in(phase),
             };
             output_ids.push(self.values.push(Value { ty, kind, producer: Some((id, position)) }));
         }
@@ -252,6 +272,52 @@ impl Graph {
     pub fn n_parameters(&self) -> usize {
         let is_parameter = |s: &&Source| self.values[s.value].kind == Kind::Parameter;
         self.sources.iter().filter(is_parameter).map(|s| self.values[s.value].ty.numel()).sum()
+    }
+
+    /// The same sources and outputs with these nodes, which name values by the ids of this graph and stand in a valid
+    /// order. Ids are given anew: sources first, then outputs in the order of their nodes. Also returns the new id of every
+    /// value that is still there.
+    pub(crate) fn with_nodes(&self, nodes: Vec<Node>) -> (Graph, IdVec<ValueId, Option<ValueId>>) {
+        let mut graph = Graph::new(self.name.clone());
+        let mut renamed = IdVec::<ValueId, Option<ValueId>>::filled(self.values.len(), None);
+        for s in &self.sources {
+            let Value { ty, kind, .. } = self.values[s.value].clone();
+            renamed[s.value] = Some(graph.push_source(s.name.clone(), kind, ty, s.init, s.file_layout));
+        }
+        let new_id = |renamed: &IdVec<ValueId, Option<ValueId>>, v: ValueId| {
+            renamed[v].expect("every value that is read is a source or made by an earlier node")
+        };
+        for (position, mut node) in nodes.into_iter().enumerate() {
+            node.inputs.iter_mut().for_each(|v| *v = new_id(&renamed, *v));
+            for (k, v) in node.outputs.iter_mut().enumerate() {
+                let Value { ty, kind, .. } = self.values[*v].clone();
+                // A node that was joined with one of another phase makes values of its own phase.
+                let kind = match kind {
+                    Kind::Activation | Kind::Gradient => Kind::made_in(node.phase),
+                    kind => kind,
+                };
+                let new = graph.values.push(Value { ty, kind, producer: Some((NodeId::new(position), k)) });
+                renamed[*v] = Some(new);
+                *v = new;
+            }
+            graph.nodes.push(node);
+        }
+        graph.outputs = self.outputs.iter().map(|&v| new_id(&renamed, v)).collect();
+        (graph, renamed)
+    }
+
+    /// Scratch memory of a node, as a whole buffer.
+    pub fn workspace_bytes(&self, node: NodeId) -> Bytes {
+        let n = &self.nodes[node];
+        aligned(n.op.def().workspace(&self.input_types(n), &self.output_types(n)))
+    }
+
+    /// The pairs (input, output) of a node that may share storage: allowed by the op and with the same number of bytes.
+    pub fn shareable(&self, node: &Node) -> Vec<(usize, usize)> {
+        let bytes = |v: ValueId| self.values[v].ty.buffer_bytes();
+        let mut pairs = node.op.def().reuse(&self.input_types(node));
+        pairs.retain(|&(i, o)| bytes(node.inputs[i]) == bytes(node.outputs[o]));
+        pairs
     }
 
     /// The pairs (old, new) of state that update nodes replace.

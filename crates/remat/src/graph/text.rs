@@ -10,10 +10,9 @@
 //! A source line ends with `conv_weight` when weight files order its elements differently; a node line ends with
 //! `of nK` when it recomputes node `K`. Ids stand in the order of the lines.
 
-use super::{FileLayout, Graph, Init, Kind, Node, Phase, Source, Type};
+use super::{FileLayout, Graph, Init, Kind, Node, Op, Phase, Source, Type};
 use crate::error::{Error, Result};
 use crate::ids::{Id, NodeId, ValueId};
-use crate::op::Op;
 use std::fmt::Write as _;
 
 fn phase_name(phase: Phase) -> &'static str {
@@ -24,11 +23,8 @@ fn phase_name(phase: Phase) -> &'static str {
     }
 }
 
-/// The attributes of an op as compact JSON.
-fn attributes(op: &Op) -> String {
-    let tagged = serde_json::to_value(op).expect("ops are plain data with string keys");
-    tagged[op.name()].to_string()
-}
+/// Makes the op of a name from its attributes, or says what is wrong with them.
+pub(crate) type ReadOp<'a> = dyn Fn(&str, serde_json::Value) -> std::result::Result<Op, String> + 'a;
 
 impl Graph {
     /// Prints the graph.
@@ -67,7 +63,7 @@ impl Graph {
     pub fn node_text(&self, node: &Node) -> String {
         let outputs: Vec<String> =
             node.outputs.iter().map(|&v| format!("{v}: {}", self.values[v].ty)).collect();
-        let mut text = format!("{} = {} {}", outputs.join(", "), node.op.name(), attributes(&node.op));
+        let mut text = format!("{} = {} {}", outputs.join(", "), node.op.name(), node.op.attributes());
         for v in &node.inputs {
             let _ = write!(text, " {v}");
         }
@@ -78,8 +74,8 @@ impl Graph {
         text
     }
 
-    /// Reads what [`Graph::to_text`] printed, or what a person wrote in that form. The result is verified.
-    pub fn from_text(text: &str) -> Result<Graph> {
+    /// Reads the text form; `read_op` knows the ops. See [`Graph::from_text`] for those of this crate.
+    pub(crate) fn from_text_with(text: &str, read_op: &ReadOp<'_>) -> Result<Graph> {
         let mut graph = Graph::default();
         for (index, line) in text.lines().enumerate() {
             let line_number = index + 1;
@@ -94,14 +90,16 @@ impl Graph {
                 let value = parse_value(value, &graph).map_err(fail)?;
                 graph.push_output(value);
             } else {
-                parse_definition(line, &mut graph).map_err(fail)?;
+                parse_definition(line, &mut graph, read_op).map_err(fail)?;
             }
         }
         let faults = graph.verify();
         if faults.is_empty() {
             Ok(graph)
         } else {
-            Err(Error::Parse { line: text.lines().count(), message: faults.join("; ") })
+            let sentences: Vec<String> =
+                faults.iter().map(|fault| fault.with_names(&graph).to_string()).collect();
+            Err(Error::Parse { line: text.lines().count(), message: sentences.join("; ") })
         }
     }
 }
@@ -123,7 +121,7 @@ fn parse_value(text: &str, graph: &Graph) -> std::result::Result<ValueId, String
     }
 }
 
-fn parse_definition(line: &str, graph: &mut Graph) -> std::result::Result<(), String> {
+fn parse_definition(line: &str, graph: &mut Graph, read_op: &ReadOp<'_>) -> std::result::Result<(), String> {
     let (left, right) = line.split_once(" = ").ok_or("expected `%ID: TYPE = OP ...`")?;
     let mut declared = Vec::new();
     for part in left.split(", ") {
@@ -138,7 +136,7 @@ fn parse_definition(line: &str, graph: &mut Graph) -> std::result::Result<(), St
     let (word, rest) = right.split_once(' ').ok_or("expected an op and its operands")?;
     match Kind::ALL.into_iter().find(|k| k.name() == word) {
         Some(kind) => parse_source(kind, declared, rest, graph),
-        None => parse_node(word, declared, rest, graph),
+        None => parse_node(word, declared, rest, graph, read_op),
     }
 }
 
@@ -174,13 +172,13 @@ fn parse_node(
     declared: Vec<Type>,
     rest: &str,
     graph: &mut Graph,
+    read_op: &ReadOp<'_>,
 ) -> std::result::Result<(), String> {
     let mut tokens = serde_json::Deserializer::from_str(rest).into_iter::<serde_json::Value>();
     let attributes =
         tokens.next().ok_or("an op needs attributes, at least {}")?.map_err(|e| e.to_string())?;
     let rest = &rest[tokens.byte_offset()..];
-    let tagged = serde_json::Value::Object([(op.to_owned(), attributes)].into_iter().collect());
-    let op: Op = serde_json::from_value(tagged).map_err(|e| e.to_string())?;
+    let op = read_op(op, attributes)?;
     let (operands, tail) = rest.split_once('@').ok_or("expected `@SCOPE PHASE`")?;
     let inputs: Vec<ValueId> =
         operands.split_whitespace().map(|v| parse_value(v, graph)).collect::<std::result::Result<_, _>>()?;

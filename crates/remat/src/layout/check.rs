@@ -2,147 +2,304 @@
 //!
 //! At every moment the live storages are a set of address ranges. A run may place an output only on free addresses,
 //! or exactly on the storage of an input that this run hands over (a consumed state, or an input that the op may
-//! overwrite and that is freed before anything else runs). Nothing lies outside the arena, and state ends the step
-//! where the next one expects it.
+//! overwrite and that is freed before anything else runs). Nothing lies outside the arena, state ends the step where the
+//! next one expects it, and what has a place already keeps it.
+//!
+//! Executors rely on this and on nothing else, so it takes any layout of any schedule: sums are checked, and an index that
+//! leads nowhere is a fault.
 
-use super::Layout;
-use crate::graph::ALIGNMENT;
-use crate::ids::ValueId;
+use super::{Layout, LayoutFault, Occupant, Table};
+use crate::graph::{ALIGNMENT, Graph, Node};
+use crate::ids::{NodeId, ValueId};
 use crate::rewrite::{Schedule, Step};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-/// Live address ranges: start to (end, who).
+/// Every fault; empty for a right layout. `placed` are the sources that lay somewhere before, and where.
+pub fn check(schedule: &Schedule, layout: &Layout, placed: &[(ValueId, u64)]) -> Vec<LayoutFault> {
+    let graph = &schedule.graph;
+    let mut faults = Vec::new();
+    for (table, found, expected) in [
+        (Table::Offset, layout.offset.len(), graph.values.len()),
+        (Table::Workspace, layout.workspace.len(), graph.nodes.len()),
+        (Table::Shared, layout.shared.len(), graph.nodes.len()),
+    ] {
+        if found != expected {
+            faults.push(LayoutFault::ShortTable { table, found, expected });
+        }
+    }
+    if !faults.is_empty() {
+        return faults;
+    }
+    let mut walk = Walk {
+        graph,
+        layout,
+        faults,
+        addresses: Addresses::default(),
+        lies_on: HashMap::new(),
+        live: HashSet::new(),
+        handed_over: HashMap::new(),
+        state_in: HashMap::new(),
+        most_used: None,
+    };
+    walk.begin(placed);
+    for (at, step) in schedule.steps.iter().enumerate() {
+        match *step {
+            Step::Free(value) => walk.free(at, value),
+            Step::Run(node) => walk.run(at, node),
+        }
+    }
+    walk.end()
+}
+
+/// Live address ranges.
+#[derive(Default)]
 struct Addresses {
-    ranges: BTreeMap<u64, (u64, String)>,
-    arena: u64,
+    /// Start to end and occupant; without the empty ones, which overlap nothing.
+    ranges: BTreeMap<u64, (u64, Occupant)>,
+    /// Where each occupant begins, and its bytes.
+    held: HashMap<Occupant, (u64, u64)>,
+    used: u64,
 }
 
 impl Addresses {
-    fn occupy(&mut self, start: u64, bytes: u64, who: String, faults: &mut Vec<String>) {
-        let end = start + bytes;
+    fn occupy(
+        &mut self,
+        occupant: Occupant,
+        start: u64,
+        bytes: u64,
+        arena: u64,
+        faults: &mut Vec<LayoutFault>,
+    ) {
         if !start.is_multiple_of(ALIGNMENT) {
-            faults.push(format!("{who} at {start} is not aligned"));
+            faults.push(LayoutFault::Unaligned { occupant, start });
         }
-        if end > self.arena {
-            faults.push(format!("{who} ends at {end}, outside the arena of {} bytes", self.arena));
-        }
-        if bytes == 0 {
+        let Some(end) = start.checked_add(bytes).filter(|&end| end <= arena) else {
+            faults.push(LayoutFault::Outside { occupant, start, bytes, arena });
+            return;
+        };
+        let below = self.ranges.range(..end).next_back();
+        if let Some((&other_start, &(other_end, other))) = below
+            && other_end > start
+            && bytes > 0
+        {
+            let other_range = (other_start, other_end);
+            faults.push(LayoutFault::Overlap { occupant, range: (start, end), other, other_range });
             return;
         }
-        if let Some((other_start, (other_end, other))) = self.ranges.range(..end).next_back()
-            && *other_end > start
-        {
-            faults.push(format!("{who} at {start}..{end} overlaps {other} at {other_start}..{other_end}"));
+        self.used += bytes;
+        self.held.insert(occupant, (start, bytes));
+        if bytes > 0 {
+            self.ranges.insert(start, (end, occupant));
         }
-        self.ranges.insert(start, (end, who));
     }
 
-    fn release(&mut self, start: u64) {
-        self.ranges.remove(&start);
+    /// An occupant that got no range, since a fault was found, gives none back.
+    fn release(&mut self, occupant: Occupant) {
+        let Some((start, bytes)) = self.held.remove(&occupant) else { return };
+        self.used -= bytes;
+        if bytes > 0 {
+            self.ranges.remove(&start);
+        }
     }
 }
 
-/// Every fault; empty for a right layout.
-pub fn check(schedule: &Schedule, layout: &Layout) -> Vec<String> {
-    let graph = &schedule.graph;
-    let mut faults = Vec::new();
-    let mut addresses = Addresses { ranges: BTreeMap::new(), arena: layout.arena.0 };
-    // Every value made so far to the value it lies on: itself, or what it views.
-    let mut owner: HashMap<ValueId, ValueId> = HashMap::new();
-    let mut live: HashSet<ValueId> = HashSet::new();
-    let place = |v: ValueId, faults: &mut Vec<String>| -> Option<(u64, u64)> {
-        let found = layout.offset[v]
-            .map(|offset| (offset, graph.values[v].ty.bytes().div_ceil(ALIGNMENT) * ALIGNMENT));
-        if found.is_none() {
-            faults.push(format!("{v} has no place"));
-        }
-        found
-    };
-    for source in &graph.sources {
-        owner.insert(source.value, source.value);
-        live.insert(source.value);
-        if let Some((start, bytes)) = place(source.value, &mut faults) {
-            addresses.occupy(start, bytes, source.name.clone(), &mut faults);
-        }
-    }
-    // Inputs that an output of the running node lies on; they must be freed before the next run.
-    let mut handed_over: HashMap<ValueId, String> = HashMap::new();
-    for (at, step) in schedule.steps.iter().enumerate() {
-        match *step {
-            Step::Free(v) => {
-                if handed_over.remove(&v).is_none()
-                    && let Some((start, _)) = place(v, &mut faults)
-                {
-                    addresses.release(start);
-                }
-                live.remove(&v);
+/// What is in memory while the steps are followed.
+struct Walk<'a> {
+    graph: &'a Graph,
+    layout: &'a Layout,
+    faults: Vec<LayoutFault>,
+    addresses: Addresses,
+    /// Every value made so far to the value whose storage it lies in: itself, or what it views.
+    lies_on: HashMap<ValueId, ValueId>,
+    /// Values that hold storage, addresses taken over or not.
+    live: HashSet<ValueId>,
+    /// Inputs that an output of the last run lies on, and that run; they must be freed before the next.
+    handed_over: HashMap<ValueId, NodeId>,
+    /// Each live value that is state, and the source it came from.
+    state_in: HashMap<ValueId, ValueId>,
+    /// The most bytes in use during a run.
+    most_used: Option<u64>,
+}
+
+impl Walk<'_> {
+    fn begin(&mut self, placed: &[(ValueId, u64)]) {
+        let graph = self.graph;
+        for value in graph.sources.iter().map(|source| source.value) {
+            let Some(record) = graph.values.get(value) else {
+                self.faults.push(LayoutFault::NoSuchValue { at: None, value });
+                continue;
+            };
+            if record.kind.is_state() {
+                self.state_in.insert(value, value);
             }
-            Step::Run(id) => {
-                let node = &graph.nodes[id];
-                let def = node.op.def();
-                let name = graph.node_name(id);
-                for who in handed_over.drain().map(|(_, who)| who) {
-                    faults.push(format!("step {at}: {who} was overwritten but is still live"));
+            self.make(value);
+        }
+        for &(value, expected) in placed {
+            match self.layout.offset.get(value) {
+                None => self.faults.push(LayoutFault::NoSuchValue { at: None, value }),
+                Some(&Some(found)) if found != expected => {
+                    self.faults.push(LayoutFault::Displaced { value, expected, found });
                 }
-                for v in &node.inputs {
-                    if !owner.get(v).is_some_and(|root| live.contains(root)) {
-                        faults.push(format!("step {at}: {name} reads {v}, which is not live"));
-                    }
-                }
-                if def.is_view() {
-                    if let Some(&root) = owner.get(&node.inputs[0]) {
-                        owner.insert(node.outputs[0], root);
-                        if layout.offset[node.outputs[0]] != layout.offset[root] {
-                            faults.push(format!("step {at}: the view {name} does not lie on what it views"));
-                        }
-                    }
-                    continue;
-                }
-                let types = graph.input_types(node);
-                let consumed = def.consumes(&types);
-                let allowed = def.reuse(&types);
-                for pair in &layout.shared[id] {
-                    let (input, output) = (node.inputs[pair.0], node.outputs[pair.1]);
-                    let root = owner.get(&input).copied().unwrap_or(input);
-                    if layout.offset[root] != layout.offset[output] {
-                        faults.push(format!("step {at}: {name} shares {root} and {output}, which lie apart"));
-                    }
-                    if consumed.contains(pair) {
-                        live.remove(&root);
-                    } else if allowed.contains(pair) {
-                        handed_over.insert(root, format!("{root} (by {name})"));
-                    } else {
-                        faults.push(format!("step {at}: {name} may not overwrite its input {input}"));
-                    }
-                    if let Some((start, _)) = place(root, &mut faults) {
-                        addresses.release(start);
-                    }
-                }
-                for pair in consumed.iter().filter(|pair| !layout.shared[id].contains(pair)) {
-                    faults.push(format!(
-                        "step {at}: {name} does not overwrite the state {}",
-                        node.inputs[pair.0]
-                    ));
-                }
-                for &v in &node.outputs {
-                    owner.insert(v, v);
-                    live.insert(v);
-                    if let Some((start, bytes)) = place(v, &mut faults) {
-                        addresses.occupy(start, bytes, format!("{v} (by {name})"), &mut faults);
-                    }
-                }
-                let workspace =
-                    def.workspace(&types, &graph.output_types(node)).div_ceil(ALIGNMENT) * ALIGNMENT;
-                match layout.workspace[id] {
-                    Some(start) => {
-                        addresses.occupy(start, workspace, format!("workspace of {name}"), &mut faults);
-                        addresses.release(start);
-                    }
-                    None if workspace > 0 => faults.push(format!("step {at}: {name} has no workspace")),
-                    None => {}
-                }
+                // What has no place at all was reported above.
+                Some(_) => {}
             }
         }
     }
-    faults
+
+    fn bytes(&self, value: ValueId) -> u64 {
+        self.graph.values[value].ty.bytes().div_ceil(ALIGNMENT) * ALIGNMENT
+    }
+
+    /// A value begins to live, with storage of its own.
+    fn make(&mut self, value: ValueId) {
+        self.lies_on.insert(value, value);
+        self.live.insert(value);
+        match self.layout.offset[value] {
+            None => self.faults.push(LayoutFault::NoPlace { value }),
+            Some(start) => {
+                let (bytes, arena) = (self.bytes(value), self.layout.arena.0);
+                self.addresses.occupy(Occupant::Value(value), start, bytes, arena, &mut self.faults);
+            }
+        }
+    }
+
+    fn free(&mut self, at: usize, value: ValueId) {
+        if !self.live.remove(&value) {
+            self.faults.push(LayoutFault::FreedWhenDead { at, value });
+        } else if self.handed_over.remove(&value).is_none() {
+            self.addresses.release(Occupant::Value(value));
+        }
+    }
+
+    fn report_handed_over(&mut self) {
+        let mut kept: Vec<(ValueId, NodeId)> = self.handed_over.drain().collect();
+        kept.sort_unstable();
+        let fault = |(value, node)| LayoutFault::OverwrittenWhenLive { node, value };
+        self.faults.extend(kept.into_iter().map(fault));
+    }
+
+    fn run(&mut self, at: usize, id: NodeId) {
+        self.report_handed_over();
+        let Some(node) = self.graph.nodes.get(id) else {
+            self.faults.push(LayoutFault::NoSuchNode { at, node: id });
+            return;
+        };
+        let is_missing = |v: &&ValueId| self.graph.values.get(**v).is_none();
+        let missing: Vec<ValueId> =
+            node.inputs.iter().chain(&node.outputs).filter(is_missing).copied().collect();
+        if !missing.is_empty() {
+            let fault = |value| LayoutFault::NoSuchValue { at: Some(at), value };
+            self.faults.extend(missing.into_iter().map(fault));
+            return;
+        }
+        for &value in &node.inputs {
+            if !self.lies_on.get(&value).is_some_and(|root| self.live.contains(root)) {
+                self.faults.push(LayoutFault::ReadsDead { at, node: id, value });
+            }
+        }
+        let made = node.op.def().infer(&self.graph.input_types(node));
+        if !made.is_ok_and(|made| made.iter().eq(self.graph.output_types(node).iter().copied())) {
+            self.faults.push(LayoutFault::Malformed { at, node: id });
+            return;
+        }
+        match (node.op.def().is_view(), &node.inputs[..], &node.outputs[..]) {
+            (true, &[x], &[y]) => self.view(at, id, x, y),
+            (true, _, _) => self.faults.push(LayoutFault::Malformed { at, node: id }),
+            (false, _, _) => self.compute(at, id, node),
+        }
+    }
+
+    fn view(&mut self, at: usize, id: NodeId, x: ValueId, y: ValueId) {
+        let Some(&root) = self.lies_on.get(&x) else { return };
+        self.lies_on.insert(y, root);
+        if self.layout.offset[y] != self.layout.offset[root] || self.bytes(y) > self.bytes(root) {
+            self.faults.push(LayoutFault::ViewApart { at, node: id, value: root });
+        }
+    }
+
+    fn compute(&mut self, at: usize, id: NodeId, node: &Node) {
+        self.take_over(at, id, node);
+        for &value in &node.outputs {
+            if self.live.contains(&value) {
+                self.faults.push(LayoutFault::MadeAgain { at, node: id, value });
+            } else {
+                self.make(value);
+            }
+        }
+        let (inputs, outputs) = (self.graph.input_types(node), self.graph.output_types(node));
+        let workspace = node.op.def().workspace(&inputs, &outputs);
+        let (occupant, arena) = (Occupant::Workspace(id), self.layout.arena.0);
+        match (self.layout.workspace[id], workspace.checked_next_multiple_of(ALIGNMENT)) {
+            (Some(start), Some(bytes)) => {
+                self.addresses.occupy(occupant, start, bytes, arena, &mut self.faults);
+            }
+            (Some(start), None) => {
+                self.faults.push(LayoutFault::Outside { occupant, start, bytes: workspace, arena });
+            }
+            (None, bytes) if bytes != Some(0) => self.faults.push(LayoutFault::NoWorkspace { at, node: id }),
+            (None, _) => {}
+        }
+        self.most_used = self.most_used.max(Some(self.addresses.used));
+        self.addresses.release(occupant);
+    }
+
+    /// Inputs whose storage becomes that of an output give their addresses back before the outputs take theirs.
+    fn take_over(&mut self, at: usize, id: NodeId, node: &Node) {
+        let types = self.graph.input_types(node);
+        let (consumed, allowed) = (node.op.def().consumes(&types), node.op.def().reuse(&types));
+        let shared = &self.layout.shared[id];
+        for pair in shared {
+            let (Some(&input), Some(&output)) = (node.inputs.get(pair.0), node.outputs.get(pair.1)) else {
+                self.faults.push(LayoutFault::NoSuchPair { at, node: id, input: pair.0, output: pair.1 });
+                continue;
+            };
+            let root = self.lies_on.get(&input).copied().unwrap_or(input);
+            let offset = &self.layout.offset;
+            if offset[root] != offset[output] || self.bytes(root) != self.bytes(output) {
+                self.faults.push(LayoutFault::SharedApart { at, node: id, input: root, output });
+            }
+            if self.handed_over.contains_key(&root) || !self.live.contains(&root) {
+                self.faults.push(LayoutFault::TakesOverDead { at, node: id, value: root });
+            } else if consumed.contains(pair) {
+                self.live.remove(&root);
+                if let Some(state) = self.state_in.remove(&root) {
+                    self.state_in.insert(output, state);
+                }
+            } else if allowed.contains(pair) {
+                self.handed_over.insert(root, id);
+            } else {
+                self.faults.push(LayoutFault::MayNotOverwrite { at, node: id, value: input });
+            }
+            self.addresses.release(Occupant::Value(root));
+        }
+        for pair in consumed.iter().filter(|pair| !shared.contains(pair)) {
+            if let Some(&value) = node.inputs.get(pair.0) {
+                self.faults.push(LayoutFault::KeepsOldState { at, node: id, value });
+            }
+        }
+    }
+
+    fn end(mut self) -> Vec<LayoutFault> {
+        self.report_handed_over();
+        let now: HashMap<ValueId, ValueId> =
+            self.state_in.iter().map(|(&value, &state)| (state, value)).collect();
+        let is_state = |v: &ValueId| self.graph.values.get(*v).is_some_and(|value| value.kind.is_state());
+        for state in self.graph.sources.iter().map(|source| source.value).filter(is_state) {
+            let Some(&value) = now.get(&state).filter(|value| self.live.contains(value)) else {
+                self.faults.push(LayoutFault::StateLost { state });
+                continue;
+            };
+            if let (Some(from), Some(to)) = (self.layout.offset[state], self.layout.offset[value])
+                && from != to
+            {
+                self.faults.push(LayoutFault::StateMoved { state, from, to });
+            }
+        }
+        // Without a run, what is there at the beginning is all there is. After another fault the sum means nothing.
+        let (claimed, measured) = (self.layout.used.0, self.most_used.unwrap_or(self.addresses.used));
+        if self.faults.is_empty() && claimed != measured {
+            self.faults.push(LayoutFault::WrongUse { claimed, measured });
+        }
+        self.faults
+    }
 }

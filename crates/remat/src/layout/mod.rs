@@ -9,15 +9,16 @@
 //! with this file or with [`pack`].
 
 mod check;
+mod fault;
 mod pack;
 
 pub use check::check;
+pub use fault::{LayoutFault, Occupant, Table};
 pub use pack::{Block, lower_bound, pack, pack_around};
 
-use crate::analysis::Storage;
 use crate::error::{Error, Result};
+use crate::graph::Storage;
 use crate::ids::{IdVec, NodeId, ValueId};
-use crate::profile::shareable;
 use crate::rewrite::{Schedule, Step};
 use remat_plan::Bytes;
 use std::collections::HashSet;
@@ -40,23 +41,26 @@ pub struct Layout {
 /// Lays out a schedule. `enough` is the arena size below which nobody asks for a better packing. The result has
 /// passed [`check`](fn@check).
 pub fn assign(schedule: &Schedule, enough: Bytes) -> Result<Layout> {
-    place(schedule, |lives| pack(&lives.blocks, enough.0))
+    place(schedule, &[], |lives| pack(&lives.blocks, enough.0))
 }
 
-/// Lays out a schedule around sources that already have a place, in an arena of this size. `None` when no packing was
-/// found that fits. The result has passed [`check`](fn@check).
-pub fn assign_around(schedule: &Schedule, placed: &[(ValueId, u64)], arena: Bytes) -> Result<Option<Layout>> {
-    let layout = place(schedule, |lives| {
+/// Lays out a schedule around sources that already have a place. `enough` is the arena size below which nobody asks for
+/// a better packing. The result has passed [`check`](fn@check).
+pub fn assign_around(schedule: &Schedule, placed: &[(ValueId, u64)], enough: Bytes) -> Result<Layout> {
+    place(schedule, placed, |lives| {
         let mut fixed = vec![None; lives.blocks.len()];
         for &(source, offset) in placed {
             fixed[lives.block_of[source].expect("a source lies in a block")] = Some(offset);
         }
-        pack_around(&lives.blocks, &fixed, arena.0)
-    })?;
-    Ok(Some(layout).filter(|layout| layout.arena <= arena))
+        pack_around(&lives.blocks, &fixed, enough.0)
+    })
 }
 
-fn place(schedule: &Schedule, pack: impl FnOnce(&Lives) -> Vec<u64>) -> Result<Layout> {
+fn place(
+    schedule: &Schedule,
+    placed: &[(ValueId, u64)],
+    pack: impl FnOnce(&Lives) -> Vec<u64>,
+) -> Result<Layout> {
     let graph = &schedule.graph;
     let storage = Storage::compute(graph);
     let shared = sharing(schedule, &storage);
@@ -72,8 +76,11 @@ fn place(schedule: &Schedule, pack: impl FnOnce(&Lives) -> Vec<u64>) -> Result<L
         workspace: lives.workspace_of.iter().map(|block| block.map(|b| offsets[b])).collect(),
         shared,
     };
-    let faults = check(schedule, &layout);
-    if faults.is_empty() { Ok(layout) } else { Err(Error::Bug { stage: "layout", faults }) }
+    let faults = check(schedule, &layout, placed);
+    if faults.is_empty() {
+        return Ok(layout);
+    }
+    Err(Error::bug("layout", faults.iter().map(|fault| fault.with_names(graph))))
 }
 
 /// Decides for every run which outputs take over the storage of an input: state that an update replaces always; else
@@ -107,7 +114,7 @@ fn sharing(schedule: &Schedule, storage: &Storage) -> IdVec<NodeId, Vec<(usize, 
         let mut pairs = node.op.def().consumes(&graph.input_types(node));
         let mut used_inputs: HashSet<ValueId> =
             pairs.iter().map(|&(i, _)| storage.root[node.inputs[i]]).collect();
-        for (i, o) in shareable(graph, node) {
+        for (i, o) in graph.shareable(node) {
             let root = storage.root[node.inputs[i]];
             let is_taken = used_inputs.contains(&root) || pairs.iter().any(|pair| pair.1 == o);
             if !is_taken && freed.contains(&root) && n_copies[original(node.outputs[o])] == 0 {

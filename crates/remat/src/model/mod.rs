@@ -1,25 +1,23 @@
 //! The models: one table that the command line, the documentation and the tests walk.
 //!
-//! In: a model's name and its options. Out: the forward graph, whose inputs are `input` and `labels` and whose only
-//! output is the scalar loss. Parameters are named as in PyTorch's `state_dict`, so weight files can be exchanged.
+//! In: a model's name and its options. Out: a [`Model`], built from the public layers of [`crate::nn`], whose inputs are
+//! `input` and `labels`. Parameters are named as in PyTorch's `state_dict`, so weight files can be exchanged.
 //! Adding a model: one file with its options and its `build`, and one entry in [`MODELS`].
 
 mod bert;
 mod gpt;
-pub mod init;
-mod layers;
 mod mlp;
 mod resnet;
+mod sequence;
 mod settings;
 mod transformer;
 mod unet;
-pub mod weights;
 
 pub use settings::{OptionInfo, OptionKind, Options, Settings};
 
 use crate::error::{Error, Result};
-use crate::graph::Graph;
-use crate::train::Optimizer;
+use crate::nn::{Loss, Model, Net};
+use crate::optimizer::Optimizer;
 
 /// An entry of the table.
 #[derive(Debug)]
@@ -32,9 +30,12 @@ pub struct ModelInfo {
     pub options: &'static [OptionInfo],
     /// The optimizer used when none is named.
     pub optimizer: Optimizer,
-    /// The forward graph of checked options.
-    forward: fn(&Settings) -> Result<Graph>,
+    /// The network of checked options.
+    network: Network,
 }
+
+/// Builds the network of checked options.
+type Network = for<'g> fn(&Settings, &'g Net) -> Result<Loss<'g>>;
 
 /// All models.
 pub const MODELS: &[ModelInfo] = &[
@@ -43,69 +44,80 @@ pub const MODELS: &[ModelInfo] = &[
         summary: "fully connected layers with ReLU",
         options: mlp::OPTIONS,
         optimizer: Optimizer::adam(1e-3),
-        forward: mlp::build,
+        network: mlp::build,
     },
-    resnet_info("resnet18", "residual network, 11.7 M parameters", |s| resnet::build(s, &resnet::RESNET18)),
-    resnet_info("resnet34", "residual network, 21.8 M parameters", |s| resnet::build(s, &resnet::RESNET34)),
-    resnet_info("resnet50", "residual network, 25.6 M parameters", |s| resnet::build(s, &resnet::RESNET50)),
-    resnet_info("resnet101", "residual network, 44.5 M parameters", |s| resnet::build(s, &resnet::RESNET101)),
-    resnet_info("resnet152", "residual network, 60.2 M parameters", |s| resnet::build(s, &resnet::RESNET152)),
+    resnet_info("resnet18", "residual network, 11.7 M parameters", |s, g| {
+        resnet::build(s, &resnet::RESNET18, g)
+    }),
+    resnet_info("resnet34", "residual network, 21.8 M parameters", |s, g| {
+        resnet::build(s, &resnet::RESNET34, g)
+    }),
+    resnet_info("resnet50", "residual network, 25.6 M parameters", |s, g| {
+        resnet::build(s, &resnet::RESNET50, g)
+    }),
+    resnet_info("resnet101", "residual network, 44.5 M parameters", |s, g| {
+        resnet::build(s, &resnet::RESNET101, g)
+    }),
+    resnet_info("resnet152", "residual network, 60.2 M parameters", |s, g| {
+        resnet::build(s, &resnet::RESNET152, g)
+    }),
     ModelInfo {
         name: "unet",
         summary: "segmentation network with skip connections, 31.0 M parameters",
         options: unet::OPTIONS,
         optimizer: Optimizer::adam(1e-3),
-        forward: unet::build,
+        network: unet::build,
     },
     ModelInfo {
         name: "transformer",
         summary: "pre-norm encoder that predicts a token per position, 49.7 M parameters",
         options: transformer::OPTIONS,
         optimizer: Optimizer::adam(1e-3),
-        forward: transformer::build,
+        network: transformer::build,
     },
     ModelInfo {
         name: "bert",
         summary: "post-norm encoder with the masked-language-model head, 109.5 M parameters",
         options: bert::OPTIONS,
         optimizer: Optimizer::adamw(1e-4),
-        forward: bert::build,
+        network: bert::build,
     },
     ModelInfo {
         name: "gpt",
         summary: "decoder language model with RMS norm, query-key norm and tied embedding, 204.6 M parameters",
         options: gpt::OPTIONS,
         optimizer: Optimizer::adamw(3e-4),
-        forward: gpt::build,
+        network: gpt::build,
     },
 ];
 
-const fn resnet_info(
-    name: &'static str,
-    summary: &'static str,
-    forward: fn(&Settings) -> Result<Graph>,
-) -> ModelInfo {
-    ModelInfo { name, summary, options: resnet::OPTIONS, optimizer: Optimizer::adam(1e-3), forward }
+const fn resnet_info(name: &'static str, summary: &'static str, network: Network) -> ModelInfo {
+    ModelInfo { name, summary, options: resnet::OPTIONS, optimizer: Optimizer::adam(1e-3), network }
 }
 
-/// Bytes of all values of a forward graph together. Backward and optimizer add a small multiple, so below this limit
-/// no later sum of sizes can overflow.
-const MAX_TOTAL_BYTES: u64 = 1 << 56;
-
 impl ModelInfo {
-    /// The forward graph with these options.
-    pub fn build(&self, options: &Options) -> Result<Graph> {
+    /// The model with these options.
+    pub fn build(&self, options: &Options) -> Result<Model> {
         let settings = Settings::check(self.name, self.options, options)?;
-        let mut graph = (self.forward)(&settings)?;
         // The name tells one problem from another: a plan for batch 8 is none for batch 16.
-        graph.name = settings.to_string();
-        let total = graph.values.iter().fold(0u64, |sum, v| sum.saturating_add(v.ty.bytes()));
-        match graph.values.iter().map(|v| &v.ty).max_by_key(|ty| ty.bytes()) {
-            Some(largest) if total > MAX_TOTAL_BYTES => {
-                Err(Error::TooLarge { shape: largest.shape().to_vec() })
-            }
-            _ => Ok(graph),
-        }
+        Model::build_known(settings.to_string(), |g| (self.network)(&settings, g))
+    }
+}
+
+impl Model {
+    /// A model of [`MODELS`] with options, such as `[("layers", 6)]`; `()` stands for all defaults.
+    ///
+    /// ```
+    /// use remat::nn::Model;
+    ///
+    /// let model = Model::registry("gpt", [("layers", 2), ("dim", 64)])?;
+    /// assert!(model.name().starts_with("gpt(batch=1,"));
+    /// let model = Model::registry("unet", ())?;
+    /// assert_eq!(model.n_parameters(), 31_037_698);
+    /// # Ok::<(), remat::Error>(())
+    /// ```
+    pub fn registry(name: &str, options: impl Into<Options>) -> Result<Model> {
+        find(name)?.build(&options.into())
     }
 }
 
@@ -113,12 +125,24 @@ impl ModelInfo {
 pub fn find(name: &str) -> Result<&'static ModelInfo> {
     MODELS.iter().find(|m| m.name == name).ok_or_else(|| {
         let mut known = MODELS.iter().map(|m| m.name).collect::<Vec<_>>().join(", ");
-        let nearest = MODELS.iter().map(|m| (settings::edit_distance(m.name, name), m.name)).min();
+        let nearest = MODELS.iter().map(|m| (strsim::damerau_levenshtein(m.name, name), m.name)).min();
         if let Some((_, nearest)) = nearest.filter(|&(distance, _)| distance <= 2) {
             known.push_str(&format!(" (did you mean `{nearest}`?)"));
         }
         Error::UnknownModel { name: name.to_owned(), known }
     })
+}
+
+/// The listed model and the options that a built model's name tells; `None` for a model that is not listed.
+pub fn of_name(name: &str) -> Option<(&'static ModelInfo, Options)> {
+    let (model, options) = name.strip_suffix(')')?.split_once('(')?;
+    let info = MODELS.iter().find(|info| info.name == model)?;
+    let mut typed = Options::new();
+    for option in options.split(',').map(str::trim).filter(|option| !option.is_empty()) {
+        let (name, value) = option.split_once('=')?;
+        typed.set(name, value);
+    }
+    Some((info, typed))
 }
 
 #[cfg(test)]
@@ -145,12 +169,14 @@ mod tests {
     #[test]
     fn every_model_is_well_formed_and_ends_in_a_scalar_loss() {
         for model in MODELS {
-            let graph = model.build(&Options::new()).unwrap();
-            assert_eq!(graph.verify(), Vec::<String>::new(), "{}", model.name);
+            let built = model.build(&Options::new()).unwrap();
+            let graph = built.graph();
+            assert_eq!(graph.verify(), Vec::new(), "{}", model.name);
             let [loss] = graph.outputs[..] else {
                 panic!("{} has {} outputs", model.name, graph.outputs.len())
             };
             assert_eq!(graph.values[loss].ty.numel(), 1, "{}", model.name);
+            assert_eq!(built.roles().loss, loss, "{}", model.name);
             let inputs = graph.sources.iter().filter(|s| !graph.values[s.value].kind.is_state());
             assert_eq!(
                 inputs.map(|s| s.name.as_str()).collect::<Vec<_>>(),
@@ -179,7 +205,10 @@ mod tests {
         }
         assert!(message("unet", Options::new().with("image", 40)).contains("must be a multiple of 16"));
         let lonely = Options::new().with("batch", 1).with("image", 32);
-        assert!(message("resnet18", lonely).contains("more than one value per channel"));
+        assert_eq!(
+            message("resnet18", lonely),
+            "batch_norm at `layer4.0.bn1`: training needs more than one value per channel; use a larger batch or image"
+        );
     }
 
     #[test]

@@ -87,6 +87,25 @@ impl Options {
     }
 }
 
+/// No options: all defaults.
+impl From<()> for Options {
+    fn from((): ()) -> Options {
+        Options::new()
+    }
+}
+
+impl<V: ToString, const N: usize> From<[(&str, V); N]> for Options {
+    fn from(typed: [(&str, V); N]) -> Options {
+        Options::from(&typed)
+    }
+}
+
+impl<V: ToString, const N: usize> From<&[(&str, V); N]> for Options {
+    fn from(typed: &[(&str, V); N]) -> Options {
+        typed.iter().fold(Options::new(), |all, (name, value)| all.with(*name, value.to_string()))
+    }
+}
+
 /// Checked options of one model: every option of its table has a value.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Settings {
@@ -174,33 +193,6 @@ impl Settings {
     pub(super) fn error(&self, option: &str, message: String) -> Error {
         Error::Option { model: self.model.to_owned(), option: option.to_owned(), message }
     }
-
-    /// Fails unless the heads divide the width.
-    pub(super) fn check_heads(&self) -> Result<()> {
-        let (dim, heads) = (self.count("dim"), self.count("heads"));
-        match dim.is_multiple_of(heads) {
-            true => Ok(()),
-            false => {
-                Err(self.error("heads", format!("must divide `dim`, but {dim} is not a multiple of {heads}")))
-            }
-        }
-    }
-}
-
-/// The number of characters to insert, remove or replace to turn `a` into `b`. O(|a| |b|).
-pub(super) fn edit_distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    // row[j]: the distance between the characters of `a` seen so far and the first j of `b`.
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.chars().enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
-        for (j, &y) in b.iter().enumerate() {
-            let replaced = diagonal + usize::from(x != y);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(row[j] + 1).min(row[j + 1] + 1);
-        }
-    }
-    row[b.len()]
 }
 
 #[cfg(test)]
@@ -210,16 +202,11 @@ mod tests {
     const TABLE: &[OptionInfo] = &[
         OptionInfo::extent("batch", 8, ""),
         OptionInfo::layers("layers", 2, ""),
-        OptionInfo::extent("dim", 12, ""),
-        OptionInfo::extent("heads", 4, ""),
         OptionInfo::fraction("dropout", 0.1, ""),
     ];
 
     fn message(name: &str, value: &str) -> String {
-        match Settings::check("m", TABLE, &Options::new().with(name, value)) {
-            Ok(settings) => settings.check_heads().unwrap_err().to_string(),
-            Err(error) => error.to_string(),
-        }
+        Settings::check("m", TABLE, &Options::new().with(name, value)).unwrap_err().to_string()
     }
 
     #[test]
@@ -235,10 +222,7 @@ mod tests {
     #[test]
     fn every_bad_option_is_named_with_what_would_be_right() {
         let whole = "must be a whole number from 1 to 2147483647, got";
-        assert_eq!(
-            message("bach", "1"),
-            "m: option `bach` does not exist; there are batch, layers, dim, heads, dropout"
-        );
+        assert_eq!(message("bach", "1"), "m: option `bach` does not exist; there are batch, layers, dropout");
         for text in ["0", "-1", "1.5", "", "many", "99999999999999999999", "2147483648"] {
             assert_eq!(message("batch", text), format!("m: option `batch` {whole} `{text}`"));
         }
@@ -251,19 +235,6 @@ mod tests {
                 message("dropout", text),
                 format!("m: option `dropout` must be at least 0 and below 1, got `{text}`")
             );
-        }
-        assert_eq!(
-            message("heads", "5"),
-            "m: option `heads` must divide `dim`, but 12 is not a multiple of 5"
-        );
-    }
-
-    #[test]
-    fn edit_distance_counts_single_character_changes() {
-        for (a, b, distance) in
-            [("", "abc", 3), ("resnet50", "resnet5", 1), ("gpt", "bert", 3), ("unet", "unet", 0)]
-        {
-            assert_eq!((edit_distance(a, b), edit_distance(b, a)), (distance, distance), "{a} {b}");
         }
     }
 }

@@ -10,6 +10,10 @@ use remat_kernels::{gradient as kernels, naive::gradient as naive};
 pub struct Accumulate {}
 
 impl OpDef for Accumulate {
+    fn name() -> &'static str {
+        "accumulate"
+    }
+
     fn infer(&self, x: &[&Type]) -> Result<Vec<Type>, String> {
         expect_inputs(x, 2)?;
         expect_float("the sum", x[0])?;

@@ -5,12 +5,16 @@ use crate::graph::Type;
 use crate::op::cross_entropy::expect_logits;
 use remat_kernels::accuracy as kernels;
 
-/// The share of rows whose largest logit stands at the label; inputs `logits: [.., V]` and `labels: [..]`. A negative label
+/// The share of rows whose largest logit is at the label; inputs `logits: [.., V]` and `labels: [..]`. A negative label
 /// marks a row that does not count.
 #[derive(Clone, Copy, PartialEq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Accuracy {}
 
 impl OpDef for Accuracy {
+    fn name() -> &'static str {
+        "accuracy"
+    }
+
     fn infer(&self, x: &[&Type]) -> Result<Vec<Type>, String> {
         expect_inputs(x, 2)?;
         expect_logits(x[0], x[1])?;

@@ -1,7 +1,7 @@
 //! Adam and AdamW as updates of the graph's state, with PyTorch's formulas.
 
 use super::clip_factor::{expect_update_inputs, gradient_scale};
-use super::{Cost, Effect, Example, Fill, Io, NaiveIo, OpDef, expect_same};
+use super::{Calibration, Case, Cost, Effect, Example, Fill, Io, NaiveIo, OpDef, expect_same};
 use crate::graph::Type;
 use remat_kernels::naive;
 use remat_kernels::optimizer::{self as kernels, Update};
@@ -30,6 +30,10 @@ impl Adam {
 }
 
 impl OpDef for Adam {
+    fn name() -> &'static str {
+        "adam"
+    }
+
     fn infer(&self, x: &[&Type]) -> Result<Vec<Type>, String> {
         expect_update_inputs(x, 4)?;
         for t in &x[1..4] {
@@ -48,6 +52,13 @@ impl OpDef for Adam {
 
     fn consumes(&self, _x: &[&Type]) -> Vec<(usize, usize)> {
         vec![(0, 0), (2, 1), (3, 2)]
+    }
+
+    fn calibration() -> Option<Calibration> {
+        Some(Calibration::Memory(|rows, columns| {
+            let adam = Adam { beta1: 0.9, beta2: 0.999, eps: 1e-8, weight_decay: 0.0, decoupled: false };
+            Case::floats(adam, &[&[rows, columns], &[rows, columns], &[rows, columns], &[rows, columns]])
+        }))
     }
 
     fn run(&self, io: &mut Io<'_>) {

@@ -1,13 +1,16 @@
 //! `y = a + b`, where `b` may be repeated over leading dimensions: residuals, position embeddings, meeting gradients.
 
 use super::sum_rows::SumRows;
-use super::{Cost, ElementWise, Example, GradArgs, Io, NaiveIo, OpDef, Run, expect_float, expect_inputs};
+use super::{
+    Calibration, Case, Cost, ElementWise, Example, GradArgs, Io, NaiveIo, OpDef, Run, expect_float,
+    expect_inputs,
+};
 use crate::graph::{Builder, Type};
 use crate::ids::ValueId;
 use remat_kernels::raw::{Dst, Src};
 use remat_kernels::{elementwise as kernels, naive};
 
-/// `y = a + b`; the shape of `b` is that of `a` or its last dimensions.
+/// `y = a + b`; `b` has the shape of `a` or of its last dimensions.
 #[derive(Clone, Copy, PartialEq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Add {}
 
@@ -18,6 +21,10 @@ impl ElementWise for Add {
 }
 
 impl OpDef for Add {
+    fn name() -> &'static str {
+        "add"
+    }
+
     fn infer(&self, x: &[&Type]) -> Result<Vec<Type>, String> {
         expect_inputs(x, 2)?;
         expect_float("a", x[0])?;
@@ -47,6 +54,10 @@ impl OpDef for Add {
 
     fn element_wise(&self) -> Option<&dyn ElementWise> {
         Some(self)
+    }
+
+    fn calibration() -> Option<Calibration> {
+        Some(Calibration::Memory(|rows, columns| Case::floats(Add {}, &[&[rows, columns], &[rows, columns]])))
     }
 
     fn run(&self, io: &mut Io<'_>) {

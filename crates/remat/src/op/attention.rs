@@ -1,6 +1,9 @@
 //! Multi-head attention without the matrix of scores.
 
-use super::{Cost, Example, GradArgs, Io, NaiveIo, OpDef, expect_rank, expect_same, expect_shape};
+use super::{
+    Calibration, Case, Cost, Example, GradArgs, InEvaluation, Io, NaiveIo, OpDef, expect_rank, expect_same,
+    expect_shape,
+};
 use crate::graph::{Builder, Type};
 use crate::ids::ValueId;
 use remat_kernels::attention::{
@@ -90,7 +93,14 @@ fn cost(shape: &AttentionShape, products: usize, x: &[&Type], y: &[&Type]) -> Co
     Cost { flops: if shape.causal { scores.flops / 2 } else { scores.flops }, ..scores }
 }
 
+/// Whose speed is measured.
+const CALIBRATED: Attention = Attention { heads: 8, causal: false, dropout: 0.0, stream: 0 };
+
 impl OpDef for Attention {
+    fn name() -> &'static str {
+        "attention"
+    }
+
     fn infer(&self, x: &[&Type]) -> Result<Vec<Type>, String> {
         let shape = self.sizes(x)?;
         let out = [shape.batch, shape.queries, width(&shape)];
@@ -111,6 +121,15 @@ impl OpDef for Attention {
 
     fn cost(&self, x: &[&Type], y: &[&Type]) -> Cost {
         self.sizes(x).map_or(Cost::default(), |shape| cost(&shape, 2, x, y))
+    }
+
+    fn calibration() -> Option<Calibration> {
+        let case = Case::floats(CALIBRATED, &[&[2, 256, 3 * 512]]);
+        Some(Calibration::Arithmetic(vec![case]))
+    }
+
+    fn in_evaluation(&self) -> InEvaluation {
+        InEvaluation::Instead { op: Attention { dropout: 0.0, ..*self }.into(), statistics: &[] }
     }
 
     fn run(&self, io: &mut Io<'_>) {
@@ -139,7 +158,7 @@ impl OpDef for Attention {
     }
 }
 
-/// The gradients of an attention: of `qkv`, or of `q`, `k` and `v`. Inputs are those of the forward, its two outputs
+/// The gradients of an attention: of `qkv`, or of `q`, `k` and `v`. Inputs are the inputs of the forward, its two outputs
 /// and the gradient of the first.
 #[derive(Clone, Copy, PartialEq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct AttentionGrad {
@@ -148,6 +167,10 @@ pub struct AttentionGrad {
 }
 
 impl OpDef for AttentionGrad {
+    fn name() -> &'static str {
+        "attention_grad"
+    }
+
     fn infer(&self, x: &[&Type]) -> Result<Vec<Type>, String> {
         if x.len() != 4 && x.len() != 6 {
             return Err(format!(
@@ -170,6 +193,12 @@ impl OpDef for AttentionGrad {
     fn workspace(&self, x: &[&Type], _y: &[&Type]) -> u64 {
         let sizes = self.forward.sizes(&x[..x.len() - 3]);
         sizes.map_or(0, |shape| 4 * attention_grad_workspace(&shape) as u64)
+    }
+
+    fn calibration() -> Option<Calibration> {
+        let (qkv, o, lse) = ([2, 256, 3 * 512], [2, 256, 512], [2, 8, 256]);
+        let case = Case::floats(AttentionGrad { forward: CALIBRATED }, &[&qkv, &o, &lse, &o]);
+        Some(Calibration::Arithmetic(vec![case]))
     }
 
     fn run(&self, io: &mut Io<'_>) {

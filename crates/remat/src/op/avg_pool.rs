@@ -30,6 +30,10 @@ impl AvgPool {
 }
 
 impl OpDef for AvgPool {
+    fn name() -> &'static str {
+        "avg_pool"
+    }
+
     fn infer(&self, x: &[&Type]) -> Result<Vec<Type>, String> {
         expect_inputs(x, 1)?;
         Ok(vec![output_type(&self.window().over(x[0])?)?])
@@ -91,6 +95,10 @@ impl AvgPoolGrad {
 }
 
 impl OpDef for AvgPoolGrad {
+    fn name() -> &'static str {
+        "avg_pool_grad"
+    }
+
     fn infer(&self, x: &[&Type]) -> Result<Vec<Type>, String> {
         expect_inputs(x, 1)?;
         Ok(vec![input_type(&self.window().behind(x[0], self.size)?)?])

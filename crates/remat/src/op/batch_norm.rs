@@ -1,7 +1,9 @@
 //! Batch normalisation in training, over all but the last dimension.
 
+use super::batch_norm_inference::BatchNormInference;
 use super::{
-    Cost, Example, Fill, GradArgs, Io, NaiveIo, OpDef, expect_float, expect_inputs, expect_same, expect_shape,
+    Calibration, Case, Cost, Example, Fill, GradArgs, InEvaluation, Io, NaiveIo, OpDef, expect_float,
+    expect_inputs, expect_same, expect_shape,
 };
 use crate::graph::{Builder, Type};
 use crate::ids::ValueId;
@@ -18,6 +20,10 @@ pub struct BatchNorm {
 }
 
 impl OpDef for BatchNorm {
+    fn name() -> &'static str {
+        "batch_norm"
+    }
+
     fn infer(&self, x: &[&Type]) -> Result<Vec<Type>, String> {
         expect_inputs(x, 3)?;
         expect_normalizable(x[0])?;
@@ -49,6 +55,10 @@ impl OpDef for BatchNorm {
 
     fn reuse(&self, _x: &[&Type]) -> Vec<(usize, usize)> {
         vec![(0, 0)]
+    }
+
+    fn in_evaluation(&self) -> InEvaluation {
+        InEvaluation::Instead { op: BatchNormInference { eps: self.eps }.into(), statistics: &[1, 2] }
     }
 
     fn run(&self, io: &mut Io<'_>) {
@@ -84,6 +94,10 @@ pub struct BatchNormGrad {
 }
 
 impl OpDef for BatchNormGrad {
+    fn name() -> &'static str {
+        "batch_norm_grad"
+    }
+
     fn infer(&self, x: &[&Type]) -> Result<Vec<Type>, String> {
         expect_inputs(x, 5)?;
         expect_normalizable(x[0])?;
@@ -104,6 +118,15 @@ impl OpDef for BatchNormGrad {
 
     fn reuse(&self, _x: &[&Type]) -> Vec<(usize, usize)> {
         vec![(1, 0), (0, 0)]
+    }
+
+    fn calibration() -> Option<Calibration> {
+        Some(Calibration::Memory(|rows, columns| {
+            Case::floats(
+                BatchNormGrad { eps: 1e-5 },
+                &[&[rows, columns], &[rows, columns], &[columns], &[columns], &[columns]],
+            )
+        }))
     }
 
     fn run(&self, io: &mut Io<'_>) {

@@ -13,6 +13,10 @@ pub struct BatchNormInference {
 }
 
 impl OpDef for BatchNormInference {
+    fn name() -> &'static str {
+        "batch_norm_inference"
+    }
+
     fn infer(&self, x: &[&Type]) -> Result<Vec<Type>, String> {
         expect_inputs(x, 5)?;
         expect_float("x", x[0])?;

@@ -7,7 +7,8 @@
 
 use super::batch_norm::{expect_normalizable, grad_cost};
 use super::{
-    Cost, ElementWise, Example, Fill, Io, NaiveIo, OpDef, Run, expect_inputs, expect_same, expect_shape,
+    Calibration, Case, Cost, ElementWise, Example, Fill, Io, NaiveIo, OpDef, Run, expect_inputs, expect_same,
+    expect_shape,
 };
 use crate::graph::Type;
 use remat_kernels::fused_batch_norm::{Channels, relu_grad};
@@ -19,6 +20,10 @@ use remat_kernels::{batch_norm as kernels, fused, naive::norm as naive};
 pub struct BatchStats {}
 
 impl OpDef for BatchStats {
+    fn name() -> &'static str {
+        "batch_stats"
+    }
+
     fn infer(&self, x: &[&Type]) -> Result<Vec<Type>, String> {
         expect_inputs(x, 1)?;
         expect_normalizable(x[0])?;
@@ -32,6 +37,10 @@ impl OpDef for BatchStats {
 
     fn workspace(&self, x: &[&Type], _y: &[&Type]) -> u64 {
         4 * kernels::workspace(x[0].rows(), x[0].last()) as u64
+    }
+
+    fn calibration() -> Option<Calibration> {
+        Some(Calibration::Memory(|rows, columns| Case::floats(BatchStats {}, &[&[rows, columns]])))
     }
 
     fn run(&self, io: &mut Io<'_>) {
@@ -73,6 +82,10 @@ impl ElementWise for BatchNormApply {
 }
 
 impl OpDef for BatchNormApply {
+    fn name() -> &'static str {
+        "batch_norm_apply"
+    }
+
     fn infer(&self, x: &[&Type]) -> Result<Vec<Type>, String> {
         expect_inputs(x, 5)?;
         expect_normalizable(x[0])?;
@@ -92,6 +105,15 @@ impl OpDef for BatchNormApply {
 
     fn element_wise(&self) -> Option<&dyn ElementWise> {
         Some(self)
+    }
+
+    fn calibration() -> Option<Calibration> {
+        Some(Calibration::Memory(|rows, columns| {
+            Case::floats(
+                BatchNormApply { eps: 1e-5 },
+                &[&[rows, columns], &[columns], &[columns], &[columns], &[columns]],
+            )
+        }))
     }
 
     fn run(&self, io: &mut Io<'_>) {
@@ -117,7 +139,7 @@ impl OpDef for BatchNormApply {
     }
 }
 
-/// Gradients of `relu(batch_norm(x))` from that of its output, `dz`.
+/// Gradients of `relu(batch_norm(x))` from the gradient of its output, `dz`.
 ///
 /// Inputs `x`, `dz`, `weight`, `bias`, and the mean and variance of the batch; outputs `dx`, `dweight` and `dbias`.
 /// Where the ReLU was on follows from `x`, so its output need not be kept.
@@ -128,6 +150,10 @@ pub struct BatchNormReluGrad {
 }
 
 impl OpDef for BatchNormReluGrad {
+    fn name() -> &'static str {
+        "batch_norm_relu_grad"
+    }
+
     fn infer(&self, x: &[&Type]) -> Result<Vec<Type>, String> {
         expect_inputs(x, 6)?;
         expect_normalizable(x[0])?;
@@ -148,6 +174,15 @@ impl OpDef for BatchNormReluGrad {
 
     fn reuse(&self, _x: &[&Type]) -> Vec<(usize, usize)> {
         vec![(1, 0), (0, 0)]
+    }
+
+    fn calibration() -> Option<Calibration> {
+        Some(Calibration::Memory(|rows, columns| {
+            Case::floats(
+                BatchNormReluGrad { eps: 1e-5 },
+                &[&[rows, columns], &[rows, columns], &[columns], &[columns], &[columns], &[columns]],
+            )
+        }))
     }
 
     fn run(&self, io: &mut Io<'_>) {

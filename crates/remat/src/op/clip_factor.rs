@@ -1,7 +1,7 @@
 //! Clipping gradients by their common norm, as PyTorch's `clip_grad_norm_` does.
 //!
 //! The norm needs every gradient, so with clipping all of them are alive when the last is made: the planner sees that,
-//! since it stands in the graph. The factor is applied inside the updates, which saves a pass over every gradient.
+//! since it is in the graph. The factor is applied inside the updates, which saves a pass over every gradient.
 
 use super::{Cost, Example, Fill, Io, NaiveIo, OpDef, expect_float, expect_inputs, expect_shape};
 use crate::graph::Type;
@@ -25,6 +25,10 @@ impl ClipFactor {
 }
 
 impl OpDef for ClipFactor {
+    fn name() -> &'static str {
+        "clip_factor"
+    }
+
     fn infer(&self, x: &[&Type]) -> Result<Vec<Type>, String> {
         if x.is_empty() {
             return Err("takes one sum of squares for each gradient, got none".to_owned());

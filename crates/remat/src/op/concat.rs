@@ -9,11 +9,15 @@ use remat_kernels::{naive, shape};
 /// All inputs, one behind the other along `axis`; their other dimensions are equal. The gradients are [`Slice`]s.
 #[derive(Clone, Copy, PartialEq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Concat {
-    /// The dimension along which they stand.
+    /// The dimension along which they are joined.
     pub axis: usize,
 }
 
 impl OpDef for Concat {
+    fn name() -> &'static str {
+        "concat"
+    }
+
     fn infer(&self, x: &[&Type]) -> Result<Vec<Type>, String> {
         let first = x.first().ok_or("takes at least one input")?;
         let mut total = 0usize;

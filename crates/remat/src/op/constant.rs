@@ -14,6 +14,10 @@ pub struct Constant {
 }
 
 impl OpDef for Constant {
+    fn name() -> &'static str {
+        "constant"
+    }
+
     fn infer(&self, x: &[&Type]) -> Result<Vec<Type>, String> {
         expect_inputs(x, 0)?;
         Ok(vec![Type::f32(&self.shape).map_err(|e| e.to_string())?])

@@ -1,7 +1,9 @@
 //! Two-dimensional convolution; images `[N, H, W, C]`, weights `[O, KH, KW, C / groups]`.
 
 use super::sum_rows::SumRows;
-use super::{Cost, Example, GradArgs, Io, NaiveIo, OpDef, expect_inputs, expect_rank, expect_shape};
+use super::{
+    Calibration, Case, Cost, Example, GradArgs, Io, NaiveIo, OpDef, expect_inputs, expect_rank, expect_shape,
+};
 use crate::graph::{Builder, Type};
 use crate::ids::ValueId;
 use remat_kernels::conv::{
@@ -77,6 +79,10 @@ fn cost(shape: &ConvShape, x: &[&Type], y: &[&Type]) -> Cost {
 }
 
 impl OpDef for Conv2d {
+    fn name() -> &'static str {
+        "conv2d"
+    }
+
     fn infer(&self, x: &[&Type]) -> Result<Vec<Type>, String> {
         if x.len() != 3 {
             expect_inputs(x, 2)?;
@@ -115,6 +121,10 @@ impl OpDef for Conv2d {
 
     fn workspace(&self, x: &[&Type], _y: &[&Type]) -> u64 {
         4 * conv_workspace(&checked(self.sizes_of(x[0], x[1]))) as u64
+    }
+
+    fn calibration() -> Option<Calibration> {
+        Some(calibration(|conv, x, weight, _| Case::floats(conv, &[&x, &weight])))
     }
 
     fn run(&self, io: &mut Io<'_>) {
@@ -164,6 +174,10 @@ impl Conv2dGradInput {
 }
 
 impl OpDef for Conv2dGradInput {
+    fn name() -> &'static str {
+        "conv2d_grad_input"
+    }
+
     fn infer(&self, x: &[&Type]) -> Result<Vec<Type>, String> {
         expect_inputs(x, 2)?;
         let shape = self.sizes_of(x[0], x[1])?;
@@ -176,6 +190,12 @@ impl OpDef for Conv2dGradInput {
 
     fn workspace(&self, x: &[&Type], _y: &[&Type]) -> u64 {
         4 * conv_grad_input_workspace(&checked(self.sizes_of(x[0], x[1]))) as u64
+    }
+
+    fn calibration() -> Option<Calibration> {
+        Some(calibration(|conv, x, weight, y| {
+            Case::floats(Conv2dGradInput { conv, size: [x[1], x[2]] }, &[&y, &weight])
+        }))
     }
 
     fn run(&self, io: &mut Io<'_>) {
@@ -217,6 +237,10 @@ impl Conv2dGradWeight {
 }
 
 impl OpDef for Conv2dGradWeight {
+    fn name() -> &'static str {
+        "conv2d_grad_weight"
+    }
+
     fn infer(&self, x: &[&Type]) -> Result<Vec<Type>, String> {
         expect_inputs(x, 2)?;
         let shape = self.sizes_of(x[0], x[1])?;
@@ -230,6 +254,12 @@ impl OpDef for Conv2dGradWeight {
 
     fn workspace(&self, x: &[&Type], _y: &[&Type]) -> u64 {
         4 * conv_grad_weight_workspace(&checked(self.sizes_of(x[0], x[1]))) as u64
+    }
+
+    fn calibration() -> Option<Calibration> {
+        Some(calibration(|conv, x, weight, y| {
+            Case::floats(Conv2dGradWeight { conv, kernel: [weight[1], weight[2]] }, &[&y, &x])
+        }))
     }
 
     fn run(&self, io: &mut Io<'_>) {
@@ -246,4 +276,15 @@ impl OpDef for Conv2dGradWeight {
         let conv = Conv2d { stride: [1, 2], padding: [1, 0], dilation: [2, 1], groups: 2 };
         vec![Example::normal(Conv2dGradWeight { conv, kernel: [3, 2] }, &[&[2, 3, 3, 4], &[2, 5, 6, 2]])]
     }
+}
+
+/// An op on the convolutions where most of a ResNet's work is, given the convolution, its input, weight and output.
+fn calibration(case: fn(Conv2d, [usize; 4], [usize; 4], [usize; 4]) -> Case) -> Calibration {
+    let sizes = [(28, 128, 128, 3), (14, 1024, 256, 1), (14, 256, 256, 3), (14, 256, 1024, 1)];
+    let sized = |(image, inputs, outputs, kernel)| {
+        let conv = Conv2d { stride: [1; 2], padding: [kernel / 2; 2], dilation: [1; 2], groups: 1 };
+        let image = |channels| [2, image, image, channels];
+        case(conv, image(inputs), [outputs, kernel, kernel, inputs], image(outputs))
+    };
+    Calibration::Arithmetic(sizes.into_iter().map(sized).collect())
 }

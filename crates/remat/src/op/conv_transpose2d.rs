@@ -9,7 +9,7 @@ use remat_kernels::conv::{ConvShape, conv_grad_input_workspace, conv_transpose};
 use remat_kernels::naive;
 
 /// The convolution that would map the output to the input, run backwards: every input position adds a kernel to the
-/// output. With the roles swapped, its gradients are those of that convolution.
+/// output. With the roles swapped, its gradients are the gradients of that convolution.
 #[derive(Clone, Copy, PartialEq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct ConvTranspose2d {
     /// Output positions from one input position to the next.
@@ -45,6 +45,10 @@ impl ConvTranspose2d {
 }
 
 impl OpDef for ConvTranspose2d {
+    fn name() -> &'static str {
+        "conv_transpose2d"
+    }
+
     fn infer(&self, x: &[&Type]) -> Result<Vec<Type>, String> {
         if x.len() != 3 {
             expect_inputs(x, 2)?;

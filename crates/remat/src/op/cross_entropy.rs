@@ -1,7 +1,8 @@
 //! Cross-entropy of logits with labels, averaged.
 
 use super::{
-    Cost, Example, GradArgs, Io, NaiveIo, OpDef, expect_float, expect_inputs, expect_ints, expect_shape,
+    Cost, Example, GradArgs, Io, NaiveIo, OpDef, Prediction, expect_float, expect_inputs, expect_ints,
+    expect_shape,
 };
 use crate::graph::{Builder, Type};
 use crate::ids::ValueId;
@@ -15,6 +16,10 @@ use remat_kernels::{loss as kernels, naive::loss as naive};
 pub struct CrossEntropy {}
 
 impl OpDef for CrossEntropy {
+    fn name() -> &'static str {
+        "cross_entropy"
+    }
+
     fn infer(&self, x: &[&Type]) -> Result<Vec<Type>, String> {
         expect_inputs(x, 2)?;
         let lse = expect_logits(x[0], x[1])?;
@@ -32,6 +37,10 @@ impl OpDef for CrossEntropy {
 
     fn cost(&self, x: &[&Type], y: &[&Type]) -> Cost {
         Cost::element_wise(x, y, 25)
+    }
+
+    fn prediction(&self, _n_inputs: usize) -> Option<Prediction> {
+        Some(Prediction { op: None, inputs: vec![0], labels: Some(1) })
     }
 
     fn run(&self, io: &mut Io<'_>) {
@@ -59,6 +68,10 @@ impl OpDef for CrossEntropy {
 pub struct CrossEntropyGrad {}
 
 impl OpDef for CrossEntropyGrad {
+    fn name() -> &'static str {
+        "cross_entropy_grad"
+    }
+
     fn infer(&self, x: &[&Type]) -> Result<Vec<Type>, String> {
         expect_inputs(x, 4)?;
         let lse = expect_logits(x[0], x[1])?;

@@ -1,7 +1,7 @@
 //! Dropout whose mask is a function of seed, step and stream, and is never stored.
 
-use super::element_wise::Pointwise;
-use super::{GradArgs, NaiveIo, Run};
+use super::pointwise::Pointwise;
+use super::{GradArgs, InEvaluation, NaiveIo, Run};
 use crate::graph::Builder;
 use crate::ids::ValueId;
 use remat_kernels::raw::{Dst, Src};
@@ -18,6 +18,7 @@ pub struct Dropout {
 }
 
 impl Pointwise for Dropout {
+    const NAME: &'static str = "dropout";
     const OPERANDS: &'static [&'static str] = &["x"];
     // Ten rounds of the generator for four elements.
     const FLOPS: u64 = 30;
@@ -40,6 +41,10 @@ impl Pointwise for Dropout {
 
     fn twin(&self, io: &NaiveIo<'_>) -> Vec<f64> {
         naive::dropout(io.x[0], f64::from(self.p), io.run.key(self.stream))
+    }
+
+    fn when_evaluating(&self) -> InEvaluation {
+        InEvaluation::PassThrough
     }
 
     fn variants() -> Vec<Dropout> {

@@ -14,6 +14,10 @@ use remat_kernels::{embedding as kernels, naive::embedding as naive};
 pub struct Embedding {}
 
 impl OpDef for Embedding {
+    fn name() -> &'static str {
+        "embedding"
+    }
+
     fn infer(&self, x: &[&Type]) -> Result<Vec<Type>, String> {
         expect_inputs(x, 2)?;
         expect_ints("ids", x[0])?;
@@ -63,6 +67,10 @@ pub struct EmbeddingGrad {
 }
 
 impl OpDef for EmbeddingGrad {
+    fn name() -> &'static str {
+        "embedding_grad"
+    }
+
     fn infer(&self, x: &[&Type]) -> Result<Vec<Type>, String> {
         expect_inputs(x, 2)?;
         expect_ints("ids", x[0])?;

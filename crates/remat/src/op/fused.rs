@@ -23,13 +23,14 @@ pub const MAX_STEPS: usize = 12;
 
 /// A straight-line program of element-wise ops; its output is the last step's.
 #[derive(Clone, PartialEq, Debug, serde::Serialize, serde::Deserialize)]
+#[serde(into = "String", try_from = "String")]
 pub struct Fused {
     /// In order; each step but the last is read by a later one.
     pub steps: Vec<FusedStep>,
 }
 
 /// One op of a program.
-#[derive(Clone, PartialEq, Debug, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct FusedStep {
     /// What it computes.
     pub op: Op,
@@ -38,8 +39,7 @@ pub struct FusedStep {
 }
 
 /// Where a step's operand comes from.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Operand {
     /// An input of the node.
     Input(usize),
@@ -48,20 +48,6 @@ pub enum Operand {
 }
 
 impl Fused {
-    /// The ops in order, joined for people: `batch_norm_apply+add+relu`.
-    pub fn label(&self) -> String {
-        self.steps.iter().map(|step| step.op.name()).collect::<Vec<_>>().join("+")
-    }
-
-    /// Each step's op with the types of its operands, given the node's types.
-    pub fn steps_with_types<'a>(
-        &'a self,
-        x: &'a [&'a Type],
-        y: &'a Type,
-    ) -> impl Iterator<Item = (&'a Op, Vec<&'a Type>)> {
-        self.steps.iter().map(move |step| (&step.op, Self::operand_types(step, x, y)))
-    }
-
     /// The register of every step's result, or `None` if the program needs more than there are. A register is free
     /// again at the step that reads its value last, and that step may already take it.
     pub fn registers(&self) -> Option<[usize; MAX_STEPS]> {
@@ -112,6 +98,10 @@ impl Fused {
 }
 
 impl OpDef for Fused {
+    fn name() -> &'static str {
+        "fused"
+    }
+
     fn infer(&self, x: &[&Type]) -> Result<Vec<Type>, String> {
         self.check_form(x)?;
         let mut types: Vec<Type> = Vec::new();
@@ -150,6 +140,14 @@ impl OpDef for Fused {
     fn reuse(&self, x: &[&Type]) -> Vec<(usize, usize)> {
         let largest = x.iter().map(|ty| ty.numel()).max().unwrap_or(0);
         (0..x.len()).rev().filter(|&i| x[i].numel() == largest).map(|i| (i, 0)).collect()
+    }
+
+    fn label(&self) -> Option<String> {
+        Some(self.steps.iter().map(|step| step.op.name()).collect::<Vec<_>>().join("+"))
+    }
+
+    fn parts<'a>(&'a self, x: &[&'a Type], y: &[&'a Type]) -> Vec<(&'a Op, Vec<&'a Type>)> {
+        self.steps.iter().map(|step| (&step.op, Self::operand_types(step, x, y[0]))).collect()
     }
 
     fn run(&self, io: &mut Io<'_>) {

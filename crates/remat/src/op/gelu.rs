@@ -1,6 +1,6 @@
 //! `y = x Φ(x)`, exact or with the tanh approximation.
 
-use super::element_wise::Pointwise;
+use super::pointwise::Pointwise;
 use super::{GradArgs, NaiveIo, Run};
 use crate::graph::Builder;
 use crate::ids::ValueId;
@@ -15,6 +15,7 @@ pub struct Gelu {
 }
 
 impl Pointwise for Gelu {
+    const NAME: &'static str = "gelu";
     const OPERANDS: &'static [&'static str] = &["x"];
     const FLOPS: u64 = 40;
     const HAS_GRADIENT: bool = true;
@@ -46,6 +47,7 @@ pub struct GeluGrad {
 }
 
 impl Pointwise for GeluGrad {
+    const NAME: &'static str = "gelu_grad";
     const OPERANDS: &'static [&'static str] = &["x", "dy"];
     const FLOPS: u64 = 45;
     const HAS_GRADIENT: bool = false;

@@ -11,6 +11,10 @@ use remat_kernels::pool::{global_avg_pool, global_avg_pool_grad};
 pub struct GlobalAvgPool {}
 
 impl OpDef for GlobalAvgPool {
+    fn name() -> &'static str {
+        "global_avg_pool"
+    }
+
     fn infer(&self, x: &[&Type]) -> Result<Vec<Type>, String> {
         expect_inputs(x, 1)?;
         expect_rank("x", x[0], 4)?;
@@ -57,6 +61,10 @@ pub struct GlobalAvgPoolGrad {
 }
 
 impl OpDef for GlobalAvgPoolGrad {
+    fn name() -> &'static str {
+        "global_avg_pool_grad"
+    }
+
     fn infer(&self, x: &[&Type]) -> Result<Vec<Type>, String> {
         expect_inputs(x, 1)?;
         expect_rank("dy", x[0], 2)?;

@@ -1,7 +1,8 @@
 //! Layer normalisation over the last dimension.
 
 use super::{
-    Cost, Example, Fill, GradArgs, Io, NaiveIo, OpDef, expect_float, expect_inputs, expect_same, expect_shape,
+    Calibration, Case, Cost, Example, Fill, GradArgs, Io, NaiveIo, OpDef, expect_float, expect_inputs,
+    expect_same, expect_shape,
 };
 use crate::graph::{Builder, Type};
 use crate::ids::ValueId;
@@ -16,6 +17,10 @@ pub struct LayerNorm {
 }
 
 impl OpDef for LayerNorm {
+    fn name() -> &'static str {
+        "layer_norm"
+    }
+
     fn infer(&self, x: &[&Type]) -> Result<Vec<Type>, String> {
         expect_inputs(x, 3)?;
         let rows = rows_type(x[0])?;
@@ -39,6 +44,12 @@ impl OpDef for LayerNorm {
 
     fn reuse(&self, _x: &[&Type]) -> Vec<(usize, usize)> {
         vec![(0, 0)]
+    }
+
+    fn calibration() -> Option<Calibration> {
+        Some(Calibration::Memory(|rows, columns| {
+            Case::floats(LayerNorm { eps: 1e-5 }, &[&[rows, columns], &[columns], &[columns]])
+        }))
     }
 
     fn run(&self, io: &mut Io<'_>) {
@@ -69,20 +80,20 @@ impl OpDef for LayerNorm {
 pub struct LayerNormGrad {}
 
 impl OpDef for LayerNormGrad {
+    fn name() -> &'static str {
+        "layer_norm_grad"
+    }
+
     fn infer(&self, x: &[&Type]) -> Result<Vec<Type>, String> {
         expect_inputs(x, 5)?;
-        let rows = rows_type(x[0])?;
-        expect_same("x and dy", x[0], x[1])?;
-        expect_shape("weight", x[2], &[x[0].last()])?;
+        let rows = grad_rows_type(x)?;
         expect_same("mean and rows of x", x[3], &rows)?;
         expect_same("inverse deviation and rows of x", x[4], &rows)?;
         Ok(vec![x[0].clone(), x[2].clone(), x[2].clone()])
     }
 
     fn cost(&self, x: &[&Type], y: &[&Type]) -> Cost {
-        // Both large inputs are read twice: for the columns' sums, then row by row.
-        let once = Cost::element_wise(x, y, 16);
-        Cost { bytes: once.bytes.saturating_add(2 * x[0].bytes()), ..once }
+        grad_cost(x, y, 16)
     }
 
     fn workspace(&self, x: &[&Type], _y: &[&Type]) -> u64 {
@@ -91,6 +102,15 @@ impl OpDef for LayerNormGrad {
 
     fn reuse(&self, _x: &[&Type]) -> Vec<(usize, usize)> {
         vec![(1, 0), (0, 0)]
+    }
+
+    fn calibration() -> Option<Calibration> {
+        Some(Calibration::Memory(|rows, columns| {
+            Case::floats(
+                LayerNormGrad {},
+                &[&[rows, columns], &[rows, columns], &[columns], &[rows], &[rows]],
+            )
+        }))
     }
 
     fn run(&self, io: &mut Io<'_>) {
@@ -112,6 +132,21 @@ impl OpDef for LayerNormGrad {
         };
         vec![example(&[2, 3, 5], &[2, 3], 5), example(&[4, 70], &[4], 70)]
     }
+}
+
+/// What the gradients of layer norm and RMS norm demand of `x`, `dy` and the weight, their first inputs; returns the type
+/// of the numbers per row that follow.
+pub(super) fn grad_rows_type(x: &[&Type]) -> Result<Type, String> {
+    let rows = rows_type(x[0])?;
+    expect_same("x and dy", x[0], x[1])?;
+    expect_shape("weight", x[2], &[x[0].last()])?;
+    Ok(rows)
+}
+
+/// The cost of either gradient: both large inputs are read twice, for the columns' sums, then row by row.
+pub(super) fn grad_cost(x: &[&Type], y: &[&Type], flops_per_element: u64) -> Cost {
+    let once = Cost::element_wise(x, y, flops_per_element);
+    Cost { bytes: once.bytes.saturating_add(2 * x[0].bytes()), ..once }
 }
 
 /// One number for each row of `x`, which must be a float tensor with a last dimension to normalise.

@@ -1,7 +1,9 @@
 //! `y = x · weightᵀ + bias`.
 
 use super::sum_rows::SumRows;
-use super::{Cost, Example, GradArgs, Io, NaiveIo, OpDef, expect_inputs, expect_rank, expect_shape};
+use super::{
+    Calibration, Case, Cost, Example, GradArgs, Io, NaiveIo, OpDef, expect_inputs, expect_rank, expect_shape,
+};
 use crate::graph::{Builder, Type};
 use crate::ids::ValueId;
 use remat_kernels::linear::{LinearShape, linear, linear_grad_input, linear_grad_weight};
@@ -13,6 +15,10 @@ use remat_kernels::naive;
 pub struct Linear {}
 
 impl OpDef for Linear {
+    fn name() -> &'static str {
+        "linear"
+    }
+
     fn infer(&self, x: &[&Type]) -> Result<Vec<Type>, String> {
         if x.len() != 3 {
             expect_inputs(x, 2)?;
@@ -49,6 +55,12 @@ impl OpDef for Linear {
         Cost::of_products(x, y, &[x[0].numel(), y[0].last()])
     }
 
+    fn calibration() -> Option<Calibration> {
+        Some(calibration(|rows, inputs, outputs| {
+            Case::floats(Linear {}, &[&[rows, inputs], &[outputs, inputs]])
+        }))
+    }
+
     fn run(&self, io: &mut Io<'_>) {
         let bias = (io.n_inputs() == 3).then(|| io.f32(2));
         let shape = sizes(io.x_type(0), io.y_type(0));
@@ -76,6 +88,10 @@ impl OpDef for Linear {
 pub struct LinearGradInput {}
 
 impl OpDef for LinearGradInput {
+    fn name() -> &'static str {
+        "linear_grad_input"
+    }
+
     fn infer(&self, x: &[&Type]) -> Result<Vec<Type>, String> {
         expect_inputs(x, 2)?;
         expect_rank("weight", x[1], 2)?;
@@ -84,6 +100,12 @@ impl OpDef for LinearGradInput {
 
     fn cost(&self, x: &[&Type], y: &[&Type]) -> Cost {
         Cost::of_products(x, y, &[x[0].numel(), y[0].last()])
+    }
+
+    fn calibration() -> Option<Calibration> {
+        Some(calibration(|rows, inputs, outputs| {
+            Case::floats(LinearGradInput {}, &[&[rows, outputs], &[outputs, inputs]])
+        }))
     }
 
     fn run(&self, io: &mut Io<'_>) {
@@ -106,9 +128,13 @@ impl OpDef for LinearGradInput {
 pub struct LinearGradWeight {}
 
 impl OpDef for LinearGradWeight {
+    fn name() -> &'static str {
+        "linear_grad_weight"
+    }
+
     fn infer(&self, x: &[&Type]) -> Result<Vec<Type>, String> {
         expect_inputs(x, 2)?;
-        // The rows of dy are those of x: its type is the type of x with another last dimension.
+        // dy has the rows of x: its type is the type of x with another last dimension.
         with_last("dy", x[0], x[0].last(), x[0].last())?;
         if with_last("x", x[1], x[1].last(), x[0].last())? != *x[0] {
             return Err(format!("dy and x must have the same rows, got {} and {}", x[0], x[1]));
@@ -118,6 +144,12 @@ impl OpDef for LinearGradWeight {
 
     fn cost(&self, x: &[&Type], y: &[&Type]) -> Cost {
         Cost::of_products(x, y, &[x[0].numel(), x[1].last()])
+    }
+
+    fn calibration() -> Option<Calibration> {
+        Some(calibration(|rows, inputs, outputs| {
+            Case::floats(LinearGradWeight {}, &[&[rows, outputs], &[rows, inputs]])
+        }))
     }
 
     fn run(&self, io: &mut Io<'_>) {
@@ -149,4 +181,9 @@ fn with_last(what: &str, ty: &Type, old: usize, new: usize) -> Result<Type, Stri
         _ => return Err(format!("{what} must be a float tensor whose last dimension is {old}, got {ty}")),
     }
     Type::f32(&shape).map_err(|e| e.to_string())
+}
+
+/// An op on the products where most of a Transformer's work is, given rows, inputs and outputs.
+fn calibration(case: fn(usize, usize, usize) -> Case) -> Calibration {
+    Calibration::Arithmetic(vec![case(512, 512, 2048), case(512, 2048, 512)])
 }

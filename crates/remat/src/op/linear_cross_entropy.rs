@@ -1,6 +1,9 @@
 //! Cross-entropy of a linear layer's output, without ever holding all logits.
 
-use super::{Cost, Example, GradArgs, Io, NaiveIo, OpDef, expect_rank, expect_shape};
+use super::linear::Linear;
+use super::{
+    Calibration, Case, Cost, Example, GradArgs, Io, NaiveIo, OpDef, Prediction, expect_rank, expect_shape,
+};
 use crate::graph::{Builder, DType, Type};
 use crate::ids::ValueId;
 use remat_kernels::linear::LinearShape;
@@ -57,6 +60,10 @@ fn cost(products: usize, inputs: &[&Type], x: &[&Type], y: &[&Type]) -> Cost {
 }
 
 impl OpDef for LinearCrossEntropy {
+    fn name() -> &'static str {
+        "linear_cross_entropy"
+    }
+
     fn infer(&self, x: &[&Type]) -> Result<Vec<Type>, String> {
         let shape = sizes(x)?;
         Ok(vec![Type::scalar(), Type::f32(&[shape.rows]).map_err(|e| e.to_string())?])
@@ -81,6 +88,17 @@ impl OpDef for LinearCrossEntropy {
 
     fn workspace(&self, x: &[&Type], _y: &[&Type]) -> u64 {
         workspace(x)
+    }
+
+    fn calibration() -> Option<Calibration> {
+        let case = Case::floats(LinearCrossEntropy {}, &[&[512, 512], &[8192, 512], &[512]]);
+        Some(Calibration::Arithmetic(vec![case.with_labels(2)]))
+    }
+
+    fn prediction(&self, n_inputs: usize) -> Option<Prediction> {
+        // The bias, where there is one, is the last of `x, weight, labels, bias`.
+        let inputs = if n_inputs > 3 { vec![0, 1, 3] } else { vec![0, 1] };
+        Some(Prediction { op: Some(Linear {}.into()), inputs, labels: Some(2) })
     }
 
     fn run(&self, io: &mut Io<'_>) {
@@ -113,11 +131,15 @@ impl OpDef for LinearCrossEntropy {
 }
 
 /// The gradients of `x`, the weight and the bias, if there is one: together, since they share the logits. Inputs are
-/// those of the forward, its second output and the gradient of its loss.
+/// the inputs of the forward, its second output and the gradient of its loss.
 #[derive(Clone, Copy, PartialEq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct LinearCrossEntropyGrad {}
 
 impl OpDef for LinearCrossEntropyGrad {
+    fn name() -> &'static str {
+        "linear_cross_entropy_grad"
+    }
+
     fn infer(&self, x: &[&Type]) -> Result<Vec<Type>, String> {
         if !(5..=6).contains(&x.len()) {
             return Err(format!("takes the forward's inputs, lse and dloss: 5 or 6 inputs, got {}", x.len()));
@@ -136,6 +158,11 @@ impl OpDef for LinearCrossEntropyGrad {
 
     fn workspace(&self, x: &[&Type], _y: &[&Type]) -> u64 {
         workspace(&x[..x.len() - 2])
+    }
+
+    fn calibration() -> Option<Calibration> {
+        let case = Case::floats(LinearCrossEntropyGrad {}, &[&[512, 512], &[8192, 512], &[512], &[512], &[]]);
+        Some(Calibration::Arithmetic(vec![case.with_labels(2)]))
     }
 
     fn run(&self, io: &mut Io<'_>) {
@@ -170,12 +197,16 @@ impl OpDef for LinearCrossEntropyGrad {
 
 /// [`LinearCrossEntropy`] and [`LinearCrossEntropyGrad`] in one: the same bits, with the logits computed once.
 ///
-/// Inputs are those of the forward and the gradient of its loss. Outputs are those of the forward, then those of the
+/// Inputs are the inputs of the forward and the gradient of its loss. Outputs are the outputs of the forward, then of the
 /// gradient.
 #[derive(Clone, Copy, PartialEq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct LinearCrossEntropyWithGrad {}
 
 impl OpDef for LinearCrossEntropyWithGrad {
+    fn name() -> &'static str {
+        "linear_cross_entropy_with_grad"
+    }
+
     fn infer(&self, x: &[&Type]) -> Result<Vec<Type>, String> {
         let Some((dloss, inputs)) = x.split_last() else {
             return Err("takes 4 or 5 inputs, got none".into());
@@ -193,6 +224,11 @@ impl OpDef for LinearCrossEntropyWithGrad {
 
     fn workspace(&self, x: &[&Type], _y: &[&Type]) -> u64 {
         workspace(&x[..x.len() - 1])
+    }
+
+    fn calibration() -> Option<Calibration> {
+        let case = Case::floats(LinearCrossEntropyWithGrad {}, &[&[512, 512], &[8192, 512], &[512], &[]]);
+        Some(Calibration::Arithmetic(vec![case.with_labels(2)]))
     }
 
     fn run(&self, io: &mut Io<'_>) {

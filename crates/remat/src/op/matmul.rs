@@ -40,6 +40,10 @@ impl MatMul {
 }
 
 impl OpDef for MatMul {
+    fn name() -> &'static str {
+        "matmul"
+    }
+
     fn infer(&self, x: &[&Type]) -> Result<Vec<Type>, String> {
         expect_inputs(x, 2)?;
         let sizes = self.sizes(x[0], x[1])?;

@@ -9,7 +9,7 @@ use remat_kernels::pool::{MAX_WINDOW, PoolShape, max_pool, max_pool_grad};
 
 /// The maximum of each window of `x: [N, H, W, C]`; outputs `y` and, a byte each, the place of the maximum in its window.
 ///
-/// Backward reads the places only: a quarter of the bytes of `y`, and a far smaller part of those of `x`.
+/// Backward reads the places only: a quarter of the bytes of `y`, and a far smaller part of the bytes of `x`.
 #[derive(Clone, Copy, PartialEq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct MaxPool {
     /// Extent of the window, `[height, width]`.
@@ -31,6 +31,10 @@ impl MaxPool {
 }
 
 impl OpDef for MaxPool {
+    fn name() -> &'static str {
+        "max_pool"
+    }
+
     fn infer(&self, x: &[&Type]) -> Result<Vec<Type>, String> {
         expect_inputs(x, 1)?;
         let shape = self.window().over(x[0])?;
@@ -98,6 +102,10 @@ impl MaxPoolGrad {
 }
 
 impl OpDef for MaxPoolGrad {
+    fn name() -> &'static str {
+        "max_pool_grad"
+    }
+
     fn infer(&self, x: &[&Type]) -> Result<Vec<Type>, String> {
         expect_inputs(x, 2)?;
         let shape = self.window().behind(x[0], self.size)?;

@@ -1,194 +1,58 @@
-//! The ops: each in one file with its type rule, gradient, cost, workspace and kernel; one list names them all.
+//! The ops of this crate: each in one file with its type rule, gradient, cost, workspace and kernel; one list names them.
 //!
-//! An op is a small plain struct of attributes. [`OpDef`] says what it means; the `ops!` list below makes the closed
-//! enum [`Op`], its names, its text form and the table that the tests walk. Adding an op: CONTRIBUTING.md.
+//! An op is a small plain struct of attributes, and [`OpDef`] says what it means. The list below is what the text form,
+//! the calibration of machines, the documentation and the tests walk. Adding an op: CONTRIBUTING.md. An op can also be
+//! defined in another crate: nothing needs to be listed for it to be used.
 
 mod alone;
 mod axis;
 mod buffer;
-mod element_wise;
-mod io;
-mod reference;
+mod fused_text;
+mod pointwise;
 mod window;
 
+pub(crate) use crate::graph::Buffer;
+pub use crate::graph::{
+    Calibration, Case, Cost, Effect, ElementWise, Example, Fill, GradArgs, InEvaluation, Io, MAX_OPERANDS,
+    MicroBatch, NaiveIo, Op, OpDef, Prediction, Run,
+};
 pub use alone::Alone;
 pub(crate) use buffer::Owned;
-pub use element_wise::{ElementWise, MAX_OPERANDS};
-pub(crate) use io::Buffer;
-pub use io::{Io, MicroBatch, Run};
-pub use reference::{Example, Fill, NaiveIo};
 
-use crate::graph::{Builder, DType, Type};
-use crate::ids::ValueId;
+use crate::graph::{DType, Graph, Type};
 use axis::{around_axis, with_axis};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::sync::LazyLock;
 
-/// What a node may do besides computing its outputs from its inputs.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Effect {
-    /// Nothing: it can run again at any time with the same result. Random ops are pure too, since their numbers are
-    /// a function of seed, step and stream.
-    Pure,
-    /// It replaces persistent state and must run exactly once.
-    Update,
+/// An entry of the list: what is known about a kind of op without an instance.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry {
+    /// As in the text form, the report and the documentation.
+    pub name: &'static str,
+    /// Test cases: kernel against slow twin, gradient against finite differences.
+    pub examples: fn() -> Vec<Example>,
+    /// How its speed is measured.
+    pub calibration: fn() -> Option<Calibration>,
+    /// The op with these attributes.
+    read: fn(serde_json::Value) -> serde_json::Result<Op>,
 }
 
-/// Work of one run, for the analytic profile.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Cost {
-    /// Multiplications and additions.
-    pub flops: u64,
-    /// Bytes read from and written to memory, each tensor once.
-    pub bytes: u64,
-}
-
-impl Cost {
-    /// Every input read once, every output written once, and `flops_per_element` for each element of the largest tensor.
-    pub fn element_wise(x: &[&Type], y: &[&Type], flops_per_element: u64) -> Cost {
-        let largest = x.iter().chain(y).map(|t| t.numel() as u64).max().unwrap_or(0);
-        Cost { flops: flops_per_element.saturating_mul(largest), bytes: traffic(x, y) }
-    }
-
-    /// Every input read once, every output written once, and this many flops.
-    pub fn with_flops(x: &[&Type], y: &[&Type], flops: u64) -> Cost {
-        Cost { flops, bytes: traffic(x, y) }
-    }
-
-    /// Every input read once, every output written once, and as many multiply-adds as the product of `sizes`.
-    pub fn of_products(x: &[&Type], y: &[&Type], sizes: &[usize]) -> Cost {
-        let flops = sizes.iter().fold(2, |flops: u64, &size| flops.saturating_mul(size as u64));
-        Cost { flops, bytes: traffic(x, y) }
+impl Entry {
+    fn of<T: OpDef + PartialEq + Serialize + DeserializeOwned>() -> Entry {
+        Entry {
+            name: T::name(),
+            examples: T::examples,
+            calibration: T::calibration,
+            read: |attributes| serde_json::from_value::<T>(attributes).map(Op::from),
+        }
     }
 }
 
-fn traffic(x: &[&Type], y: &[&Type]) -> u64 {
-    x.iter().chain(y).fold(0, |sum: u64, t| sum.saturating_add(t.bytes()))
-}
-
-/// What [`OpDef::grad`] is given: the node to differentiate and what is wanted.
-#[derive(Debug)]
-pub struct GradArgs<'a> {
-    /// The node's inputs.
-    pub x: &'a [ValueId],
-    /// The node's outputs.
-    pub y: &'a [ValueId],
-    /// The gradient of each output, or `None` where the loss does not depend on it.
-    pub dy: &'a [Option<ValueId>],
-    /// Which inputs need a gradient. Nodes for the others would be wasted work.
-    pub wants: &'a [bool],
-}
-
-impl GradArgs<'_> {
-    /// The gradient of the first output. The reverse walk only visits nodes with a gradient, and an op whose only
-    /// differentiable output is the first can rely on it.
-    pub fn dy0(&self) -> ValueId {
-        self.dy[0].expect("a visited node has a gradient for its differentiable output")
-    }
-}
-
-/// The meaning of an op.
-pub trait OpDef: std::fmt::Debug {
-    /// The type rule: output types, or what is wrong with the inputs.
-    fn infer(&self, x: &[&Type]) -> Result<Vec<Type>, String>;
-
-    /// Adds backward nodes and returns the gradient of each input, `None` where it is not wanted or does not exist.
-    /// The default returns `None` for all, which makes the op a constant to autodiff.
-    fn grad(&self, _b: &mut Builder, args: &GradArgs<'_>) -> crate::Result<Vec<Option<ValueId>>> {
-        Ok(vec![None; args.x.len()])
-    }
-
-    /// Which outputs a gradient can flow into; the others (statistics, indices) are constants to autodiff.
-    /// `None`: the op is not differentiable at all.
-    fn differentiable_outputs(&self) -> Option<&'static [usize]> {
-        None
-    }
-
-    /// Work of one run.
-    fn cost(&self, x: &[&Type], y: &[&Type]) -> Cost;
-
-    /// Bytes of scratch memory, by shape only.
-    fn workspace(&self, _x: &[&Type], _y: &[&Type]) -> u64 {
-        0
-    }
-
-    /// What it does besides computing.
-    fn effect(&self) -> Effect {
-        Effect::Pure
-    }
-
-    /// The output is the input's storage with another shape; nothing runs.
-    fn is_view(&self) -> bool {
-        false
-    }
-
-    /// Pairs (input, output) that may share storage when the input dies here. The kernel must then read through
-    /// [`Io::src`] and write through [`Io::dst`].
-    fn reuse(&self, _x: &[&Type]) -> Vec<(usize, usize)> {
-        Vec::new()
-    }
-
-    /// Pairs (input, output) of state that an update overwrites. The kernel must read through [`Io::src`] and write
-    /// through [`Io::dst`].
-    fn consumes(&self, _x: &[&Type]) -> Vec<(usize, usize)> {
-        Vec::new()
-    }
-
-    /// The op as something that can compute any part of its output, if it works element by element.
-    fn element_wise(&self) -> Option<&dyn ElementWise> {
-        None
-    }
-
-    /// The kernel call.
-    fn run(&self, io: &mut Io<'_>);
-
-    /// The slow twin, straight from the definition in `f64`: an oracle for tests.
-    fn naive(&self, io: &NaiveIo<'_>) -> Vec<Vec<f64>>;
-
-    /// Cases for the automatic tests: kernel against slow twin, gradient against finite differences.
-    fn examples() -> Vec<Example>
-    where
-        Self: Sized;
-}
-
-/// Makes the closed set of ops from one list.
+/// Makes the table of this crate's ops from one list.
 macro_rules! ops {
-    ($($name:literal => $module:ident :: $op:ident,)*) => {
-        /// Any op.
-        #[derive(Clone, PartialEq, Debug, serde::Serialize, serde::Deserialize)]
-        pub enum Op {
-            $(
-                #[doc = concat!("See [`", stringify!($module), "::", stringify!($op), "`].")]
-                #[serde(rename = $name)]
-                $op($module::$op),
-            )*
-        }
-
-        impl Op {
-            /// As in the text form, the report and the documentation.
-            pub fn name(&self) -> &'static str {
-                match self { $(Op::$op(_) => $name,)* }
-            }
-
-            /// Its meaning.
-            pub fn def(&self) -> &dyn OpDef {
-                match self { $(Op::$op(op) => op,)* }
-            }
-
-            /// All names, in the order of the list.
-            pub const NAMES: &'static [&'static str] = &[$($name,)*];
-
-            /// The test cases of all ops, by name.
-            pub fn all_examples() -> Vec<(&'static str, Vec<Example>)> {
-                vec![$(($name, <$module::$op as OpDef>::examples()),)*]
-            }
-        }
-
-        $(
-            impl From<$module::$op> for Op {
-                fn from(op: $module::$op) -> Op {
-                    Op::$op(op)
-                }
-            }
-        )*
+    ($($module:ident :: $op:ident,)*) => {
+        static LIST: LazyLock<Vec<Entry>> = LazyLock::new(|| vec![$(Entry::of::<$module::$op>(),)*]);
     };
 }
 
@@ -235,77 +99,89 @@ pub mod sum_squares;
 pub mod transpose;
 
 ops! {
-    "linear" => linear::Linear,
-    "linear_grad_input" => linear::LinearGradInput,
-    "linear_grad_weight" => linear::LinearGradWeight,
-    "matmul" => matmul::MatMul,
-    "sum_rows" => sum_rows::SumRows,
-    "conv2d" => conv2d::Conv2d,
-    "conv2d_grad_input" => conv2d::Conv2dGradInput,
-    "conv2d_grad_weight" => conv2d::Conv2dGradWeight,
-    "conv_transpose2d" => conv_transpose2d::ConvTranspose2d,
-    "batch_norm" => batch_norm::BatchNorm,
-    "batch_norm_grad" => batch_norm::BatchNormGrad,
-    "batch_norm_inference" => batch_norm_inference::BatchNormInference,
-    "batch_stats" => batch_norm_split::BatchStats,
-    "batch_norm_apply" => batch_norm_split::BatchNormApply,
-    "batch_norm_relu_grad" => batch_norm_split::BatchNormReluGrad,
-    "running_update" => running_update::RunningUpdate,
-    "layer_norm" => layer_norm::LayerNorm,
-    "layer_norm_grad" => layer_norm::LayerNormGrad,
-    "rms_norm" => rms_norm::RmsNorm,
-    "rms_norm_grad" => rms_norm::RmsNormGrad,
-    "softmax" => softmax::Softmax,
-    "softmax_grad" => softmax::SoftmaxGrad,
-    "relu" => relu::Relu,
-    "relu_grad" => relu::ReluGrad,
-    "gelu" => gelu::Gelu,
-    "gelu_grad" => gelu::GeluGrad,
-    "silu" => silu::Silu,
-    "silu_grad" => silu::SiluGrad,
-    "add" => add::Add,
-    "mul" => mul::Mul,
-    "scale" => scale::Scale,
-    "dropout" => dropout::Dropout,
-    "fused" => fused::Fused,
-    "constant" => constant::Constant,
-    "max_pool" => max_pool::MaxPool,
-    "max_pool_grad" => max_pool::MaxPoolGrad,
-    "avg_pool" => avg_pool::AvgPool,
-    "avg_pool_grad" => avg_pool::AvgPoolGrad,
-    "global_avg_pool" => global_avg_pool::GlobalAvgPool,
-    "global_avg_pool_grad" => global_avg_pool::GlobalAvgPoolGrad,
-    "embedding" => embedding::Embedding,
-    "embedding_grad" => embedding::EmbeddingGrad,
-    "attention" => attention::Attention,
-    "attention_grad" => attention::AttentionGrad,
-    "reshape" => reshape::Reshape,
-    "transpose" => transpose::Transpose,
-    "slice" => slice::Slice,
-    "pad" => pad::Pad,
-    "concat" => concat::Concat,
-    "cross_entropy" => cross_entropy::CrossEntropy,
-    "cross_entropy_grad" => cross_entropy::CrossEntropyGrad,
-    "linear_cross_entropy" => linear_cross_entropy::LinearCrossEntropy,
-    "linear_cross_entropy_grad" => linear_cross_entropy::LinearCrossEntropyGrad,
-    "linear_cross_entropy_with_grad" => linear_cross_entropy::LinearCrossEntropyWithGrad,
-    "mse" => mse::Mse,
-    "mse_grad" => mse::MseGrad,
-    "accuracy" => accuracy::Accuracy,
-    "accumulate" => accumulate::Accumulate,
-    "sum_squares" => sum_squares::SumSquares,
-    "clip_factor" => clip_factor::ClipFactor,
-    "sgd" => sgd::Sgd,
-    "adam" => adam::Adam,
+    linear::Linear,
+    linear::LinearGradInput,
+    linear::LinearGradWeight,
+    matmul::MatMul,
+    sum_rows::SumRows,
+    conv2d::Conv2d,
+    conv2d::Conv2dGradInput,
+    conv2d::Conv2dGradWeight,
+    conv_transpose2d::ConvTranspose2d,
+    batch_norm::BatchNorm,
+    batch_norm::BatchNormGrad,
+    batch_norm_inference::BatchNormInference,
+    batch_norm_split::BatchStats,
+    batch_norm_split::BatchNormApply,
+    batch_norm_split::BatchNormReluGrad,
+    running_update::RunningUpdate,
+    layer_norm::LayerNorm,
+    layer_norm::LayerNormGrad,
+    rms_norm::RmsNorm,
+    rms_norm::RmsNormGrad,
+    softmax::Softmax,
+    softmax::SoftmaxGrad,
+    relu::Relu,
+    relu::ReluGrad,
+    gelu::Gelu,
+    gelu::GeluGrad,
+    silu::Silu,
+    silu::SiluGrad,
+    add::Add,
+    mul::Mul,
+    scale::Scale,
+    dropout::Dropout,
+    fused::Fused,
+    constant::Constant,
+    max_pool::MaxPool,
+    max_pool::MaxPoolGrad,
+    avg_pool::AvgPool,
+    avg_pool::AvgPoolGrad,
+    global_avg_pool::GlobalAvgPool,
+    global_avg_pool::GlobalAvgPoolGrad,
+    embedding::Embedding,
+    embedding::EmbeddingGrad,
+    attention::Attention,
+    attention::AttentionGrad,
+    reshape::Reshape,
+    transpose::Transpose,
+    slice::Slice,
+    pad::Pad,
+    concat::Concat,
+    cross_entropy::CrossEntropy,
+    cross_entropy::CrossEntropyGrad,
+    linear_cross_entropy::LinearCrossEntropy,
+    linear_cross_entropy::LinearCrossEntropyGrad,
+    linear_cross_entropy::LinearCrossEntropyWithGrad,
+    mse::Mse,
+    mse::MseGrad,
+    accuracy::Accuracy,
+    accumulate::Accumulate,
+    sum_squares::SumSquares,
+    clip_factor::ClipFactor,
+    sgd::Sgd,
+    adam::Adam,
 }
 
-impl Op {
-    /// A name for reports that tells fused nodes apart: `batch_norm_apply+relu`.
-    pub fn label(&self) -> String {
-        match self {
-            Op::Fused(fused) => fused.label(),
-            _ => self.name().to_owned(),
-        }
+/// All ops of this crate, in the order of the list.
+pub fn all() -> &'static [Entry] {
+    &LIST
+}
+
+/// The op of this name with these attributes, as the text form of a graph has them.
+pub fn read(name: &str, attributes: serde_json::Value) -> Result<Op, String> {
+    let entry = all().iter().find(|entry| entry.name == name).ok_or_else(|| {
+        format!(
+            "there is no op `{name}` in this crate; a graph with ops of your own is built in code, not read"
+        )
+    })?;
+    (entry.read)(attributes).map_err(|error| format!("{name}: {error}"))
+}
+
+impl Graph {
+    /// Reads what [`Graph::to_text`] printed, or what a person wrote in that form. The result is verified.
+    pub fn from_text(text: &str) -> crate::Result<Graph> {
+        Graph::from_text_with(text, &read)
     }
 }
 

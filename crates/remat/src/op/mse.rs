@@ -1,7 +1,8 @@
 //! The mean squared error.
 
 use super::{
-    Cost, Example, GradArgs, Io, NaiveIo, OpDef, expect_float, expect_inputs, expect_same, expect_shape,
+    Cost, Example, GradArgs, Io, NaiveIo, OpDef, Prediction, expect_float, expect_inputs, expect_same,
+    expect_shape,
 };
 use crate::graph::{Builder, Type};
 use crate::ids::ValueId;
@@ -12,6 +13,10 @@ use remat_kernels::{loss as kernels, naive::loss as naive};
 pub struct Mse {}
 
 impl OpDef for Mse {
+    fn name() -> &'static str {
+        "mse"
+    }
+
     fn infer(&self, x: &[&Type]) -> Result<Vec<Type>, String> {
         expect_inputs(x, 2)?;
         expect_float("x", x[0])?;
@@ -39,6 +44,10 @@ impl OpDef for Mse {
         Cost::element_wise(x, y, 3)
     }
 
+    fn prediction(&self, _n_inputs: usize) -> Option<Prediction> {
+        Some(Prediction { op: None, inputs: vec![0], labels: None })
+    }
+
     fn run(&self, io: &mut Io<'_>) {
         io.out(0)[0] = kernels::mse(io.f32(0), io.f32(1));
     }
@@ -58,6 +67,10 @@ impl OpDef for Mse {
 pub struct MseGrad {}
 
 impl OpDef for MseGrad {
+    fn name() -> &'static str {
+        "mse_grad"
+    }
+
     fn infer(&self, x: &[&Type]) -> Result<Vec<Type>, String> {
         expect_inputs(x, 3)?;
         expect_float("x", x[0])?;

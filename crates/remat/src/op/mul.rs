@@ -1,6 +1,6 @@
 //! `y = a * b`, element by element.
 
-use super::element_wise::Pointwise;
+use super::pointwise::Pointwise;
 use super::{GradArgs, NaiveIo, Run};
 use crate::graph::Builder;
 use crate::ids::ValueId;
@@ -12,6 +12,7 @@ use remat_kernels::{elementwise as kernels, naive::elementwise as naive};
 pub struct Mul {}
 
 impl Pointwise for Mul {
+    const NAME: &'static str = "mul";
     const OPERANDS: &'static [&'static str] = &["a", "b"];
     const FLOPS: u64 = 1;
     const HAS_GRADIENT: bool = true;

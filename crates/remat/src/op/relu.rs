@@ -1,6 +1,6 @@
 //! `y = max(x, 0)`.
 
-use super::element_wise::Pointwise;
+use super::pointwise::Pointwise;
 use super::{GradArgs, NaiveIo, Run};
 use crate::graph::Builder;
 use crate::ids::ValueId;
@@ -12,6 +12,7 @@ use remat_kernels::raw::{Dst, Src};
 pub struct Relu {}
 
 impl Pointwise for Relu {
+    const NAME: &'static str = "relu";
     const OPERANDS: &'static [&'static str] = &["x"];
     const FLOPS: u64 = 1;
     const HAS_GRADIENT: bool = true;
@@ -38,6 +39,7 @@ impl Pointwise for Relu {
 pub struct ReluGrad {}
 
 impl Pointwise for ReluGrad {
+    const NAME: &'static str = "relu_grad";
     const OPERANDS: &'static [&'static str] = &["y", "dy"];
     const FLOPS: u64 = 1;
     const HAS_GRADIENT: bool = false;

@@ -12,6 +12,10 @@ pub struct Reshape {
 }
 
 impl OpDef for Reshape {
+    fn name() -> &'static str {
+        "reshape"
+    }
+
     fn infer(&self, x: &[&Type]) -> Result<Vec<Type>, String> {
         expect_inputs(x, 1)?;
         let y = Type::new(x[0].dtype(), &self.shape).map_err(|e| e.to_string())?;

@@ -1,7 +1,10 @@
 //! Root-mean-square normalisation over the last dimension.
 
-use super::layer_norm::rows_type;
-use super::{Cost, Example, Fill, GradArgs, Io, NaiveIo, OpDef, expect_inputs, expect_same, expect_shape};
+use super::layer_norm::{grad_cost, grad_rows_type, rows_type};
+use super::{
+    Calibration, Case, Cost, Example, Fill, GradArgs, Io, NaiveIo, OpDef, expect_inputs, expect_same,
+    expect_shape,
+};
 use crate::graph::{Builder, Type};
 use crate::ids::ValueId;
 use remat_kernels::{naive::norm as naive, rms_norm as kernels};
@@ -15,6 +18,10 @@ pub struct RmsNorm {
 }
 
 impl OpDef for RmsNorm {
+    fn name() -> &'static str {
+        "rms_norm"
+    }
+
     fn infer(&self, x: &[&Type]) -> Result<Vec<Type>, String> {
         expect_inputs(x, 2)?;
         let rows = rows_type(x[0])?;
@@ -37,6 +44,12 @@ impl OpDef for RmsNorm {
 
     fn reuse(&self, _x: &[&Type]) -> Vec<(usize, usize)> {
         vec![(0, 0)]
+    }
+
+    fn calibration() -> Option<Calibration> {
+        Some(Calibration::Memory(|rows, columns| {
+            Case::floats(RmsNorm { eps: 1e-5 }, &[&[rows, columns], &[columns]])
+        }))
     }
 
     fn run(&self, io: &mut Io<'_>) {
@@ -65,19 +78,19 @@ impl OpDef for RmsNorm {
 pub struct RmsNormGrad {}
 
 impl OpDef for RmsNormGrad {
+    fn name() -> &'static str {
+        "rms_norm_grad"
+    }
+
     fn infer(&self, x: &[&Type]) -> Result<Vec<Type>, String> {
         expect_inputs(x, 4)?;
-        let rows = rows_type(x[0])?;
-        expect_same("x and dy", x[0], x[1])?;
-        expect_shape("weight", x[2], &[x[0].last()])?;
+        let rows = grad_rows_type(x)?;
         expect_same("inverse root mean square and rows of x", x[3], &rows)?;
         Ok(vec![x[0].clone(), x[2].clone()])
     }
 
     fn cost(&self, x: &[&Type], y: &[&Type]) -> Cost {
-        // Both large inputs are read twice: for the columns' sums, then row by row.
-        let once = Cost::element_wise(x, y, 12);
-        Cost { bytes: once.bytes.saturating_add(2 * x[0].bytes()), ..once }
+        grad_cost(x, y, 12)
     }
 
     fn workspace(&self, x: &[&Type], _y: &[&Type]) -> u64 {
@@ -86,6 +99,12 @@ impl OpDef for RmsNormGrad {
 
     fn reuse(&self, _x: &[&Type]) -> Vec<(usize, usize)> {
         vec![(1, 0), (0, 0)]
+    }
+
+    fn calibration() -> Option<Calibration> {
+        Some(Calibration::Memory(|rows, columns| {
+            Case::floats(RmsNormGrad {}, &[&[rows, columns], &[rows, columns], &[columns], &[rows]])
+        }))
     }
 
     fn run(&self, io: &mut Io<'_>) {

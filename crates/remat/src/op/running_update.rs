@@ -1,10 +1,12 @@
 //! The running statistics of batch normalisation, updated once per step by a node of their own.
 
-use super::{Cost, Effect, Example, Io, NaiveIo, OpDef, expect_float, expect_inputs, expect_same};
+use super::{
+    Cost, Effect, Example, InEvaluation, Io, NaiveIo, OpDef, expect_float, expect_inputs, expect_same,
+};
 use crate::graph::Type;
 use remat_kernels::{batch_norm as kernels, naive::norm as naive};
 
-/// `new = (1 - momentum) old + momentum correction batch`; inputs the running statistic and that of the batch.
+/// `new = (1 - momentum) old + momentum correction batch`; inputs are the running statistic and the statistic of the batch.
 #[derive(Clone, Copy, PartialEq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct RunningUpdate {
     /// Weight of the new batch.
@@ -14,6 +16,10 @@ pub struct RunningUpdate {
 }
 
 impl OpDef for RunningUpdate {
+    fn name() -> &'static str {
+        "running_update"
+    }
+
     fn infer(&self, x: &[&Type]) -> Result<Vec<Type>, String> {
         expect_inputs(x, 2)?;
         expect_float("the running statistic", x[0])?;
@@ -31,6 +37,14 @@ impl OpDef for RunningUpdate {
 
     fn consumes(&self, _x: &[&Type]) -> Vec<(usize, usize)> {
         vec![(0, 0)]
+    }
+
+    fn in_evaluation(&self) -> InEvaluation {
+        InEvaluation::Skip
+    }
+
+    fn running_statistic(&self) -> Option<(usize, usize)> {
+        Some((0, 1))
     }
 
     fn run(&self, io: &mut Io<'_>) {

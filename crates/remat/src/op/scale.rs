@@ -1,6 +1,6 @@
 //! `y = factor * x`.
 
-use super::element_wise::Pointwise;
+use super::pointwise::Pointwise;
 use super::{GradArgs, NaiveIo, Run};
 use crate::graph::Builder;
 use crate::ids::ValueId;
@@ -15,6 +15,7 @@ pub struct Scale {
 }
 
 impl Pointwise for Scale {
+    const NAME: &'static str = "scale";
     const OPERANDS: &'static [&'static str] = &["x"];
     const FLOPS: u64 = 1;
     const HAS_GRADIENT: bool = true;

@@ -1,7 +1,7 @@
 //! Stochastic gradient descent as an update of the graph's state, with PyTorch's formulas.
 
 use super::clip_factor::{expect_update_inputs, gradient_scale};
-use super::{Cost, Effect, Example, Io, NaiveIo, OpDef, expect_same};
+use super::{Calibration, Case, Cost, Effect, Example, Io, NaiveIo, OpDef, expect_same};
 use crate::graph::Type;
 use remat_kernels::naive;
 use remat_kernels::optimizer::{self as kernels, Update};
@@ -32,6 +32,10 @@ impl Sgd {
 }
 
 impl OpDef for Sgd {
+    fn name() -> &'static str {
+        "sgd"
+    }
+
     fn infer(&self, x: &[&Type]) -> Result<Vec<Type>, String> {
         expect_update_inputs(x, self.n_states() + 1)?;
         for t in &x[1..=self.n_states()] {
@@ -50,6 +54,13 @@ impl OpDef for Sgd {
 
     fn consumes(&self, _x: &[&Type]) -> Vec<(usize, usize)> {
         if self.momentum == 0.0 { vec![(0, 0)] } else { vec![(0, 0), (2, 1)] }
+    }
+
+    fn calibration() -> Option<Calibration> {
+        Some(Calibration::Memory(|rows, columns| {
+            let sgd = Sgd { momentum: 0.9, weight_decay: 0.0, nesterov: false };
+            Case::floats(sgd, &[&[rows, columns], &[rows, columns], &[rows, columns]])
+        }))
     }
 
     fn run(&self, io: &mut Io<'_>) {

@@ -1,6 +1,6 @@
 //! `y = x sigmoid(x)`.
 
-use super::element_wise::Pointwise;
+use super::pointwise::Pointwise;
 use super::{GradArgs, NaiveIo, Run};
 use crate::graph::Builder;
 use crate::ids::ValueId;
@@ -12,6 +12,7 @@ use remat_kernels::{activation as kernels, naive::elementwise as naive};
 pub struct Silu {}
 
 impl Pointwise for Silu {
+    const NAME: &'static str = "silu";
     const OPERANDS: &'static [&'static str] = &["x"];
     const FLOPS: u64 = 20;
     const HAS_GRADIENT: bool = true;
@@ -38,6 +39,7 @@ impl Pointwise for Silu {
 pub struct SiluGrad {}
 
 impl Pointwise for SiluGrad {
+    const NAME: &'static str = "silu_grad";
     const OPERANDS: &'static [&'static str] = &["x", "dy"];
     const FLOPS: u64 = 25;
     const HAS_GRADIENT: bool = false;

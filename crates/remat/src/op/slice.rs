@@ -18,6 +18,10 @@ pub struct Slice {
 }
 
 impl OpDef for Slice {
+    fn name() -> &'static str {
+        "slice"
+    }
+
     fn infer(&self, x: &[&Type]) -> Result<Vec<Type>, String> {
         expect_inputs(x, 1)?;
         let axis = around_axis(x[0], self.axis)?.axis;

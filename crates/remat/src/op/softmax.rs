@@ -1,6 +1,8 @@
 //! Softmax over the last dimension.
 
-use super::{Cost, Example, GradArgs, Io, NaiveIo, OpDef, expect_float, expect_inputs, expect_same};
+use super::{
+    Calibration, Case, Cost, Example, GradArgs, Io, NaiveIo, OpDef, expect_float, expect_inputs, expect_same,
+};
 use crate::graph::{Builder, Type};
 use crate::ids::ValueId;
 use remat_kernels::{naive::norm as naive, softmax as kernels};
@@ -10,6 +12,10 @@ use remat_kernels::{naive::norm as naive, softmax as kernels};
 pub struct Softmax {}
 
 impl OpDef for Softmax {
+    fn name() -> &'static str {
+        "softmax"
+    }
+
     fn infer(&self, x: &[&Type]) -> Result<Vec<Type>, String> {
         expect_inputs(x, 1)?;
         expect_float("x", x[0])?;
@@ -32,6 +38,10 @@ impl OpDef for Softmax {
         vec![(0, 0)]
     }
 
+    fn calibration() -> Option<Calibration> {
+        Some(Calibration::Memory(|rows, columns| Case::floats(Softmax {}, &[&[rows, columns]])))
+    }
+
     fn run(&self, io: &mut Io<'_>) {
         kernels::forward(io.src(0), io.x_type(0).last(), io.dst(0));
     }
@@ -50,6 +60,10 @@ impl OpDef for Softmax {
 pub struct SoftmaxGrad {}
 
 impl OpDef for SoftmaxGrad {
+    fn name() -> &'static str {
+        "softmax_grad"
+    }
+
     fn infer(&self, x: &[&Type]) -> Result<Vec<Type>, String> {
         expect_inputs(x, 2)?;
         expect_float("y", x[0])?;
@@ -63,6 +77,12 @@ impl OpDef for SoftmaxGrad {
 
     fn reuse(&self, _x: &[&Type]) -> Vec<(usize, usize)> {
         vec![(1, 0), (0, 0)]
+    }
+
+    fn calibration() -> Option<Calibration> {
+        Some(Calibration::Memory(|rows, columns| {
+            Case::floats(SoftmaxGrad {}, &[&[rows, columns], &[rows, columns]])
+        }))
     }
 
     fn run(&self, io: &mut Io<'_>) {

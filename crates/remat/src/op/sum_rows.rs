@@ -1,6 +1,6 @@
 //! Sums over leading dimensions: gradients of biases and of whatever was repeated.
 
-use super::{Cost, Example, Io, NaiveIo, OpDef, expect_inputs};
+use super::{Calibration, Case, Cost, Example, Io, NaiveIo, OpDef, expect_inputs};
 use crate::graph::Type;
 use remat_kernels::{naive, sum_rows as kernels};
 
@@ -19,6 +19,10 @@ impl SumRows {
 }
 
 impl OpDef for SumRows {
+    fn name() -> &'static str {
+        "sum_rows"
+    }
+
     fn infer(&self, x: &[&Type]) -> Result<Vec<Type>, String> {
         expect_inputs(x, 1)?;
         if self.keep > x[0].rank() {
@@ -35,6 +39,10 @@ impl OpDef for SumRows {
     fn workspace(&self, x: &[&Type], _y: &[&Type]) -> u64 {
         let (rows, cols) = self.rows_and_cols(x[0]);
         4 * kernels::workspace(rows, cols) as u64
+    }
+
+    fn calibration() -> Option<Calibration> {
+        Some(Calibration::Memory(|rows, columns| Case::floats(SumRows { keep: 1 }, &[&[rows, columns]])))
     }
 
     fn run(&self, io: &mut Io<'_>) {

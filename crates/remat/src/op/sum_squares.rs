@@ -9,6 +9,10 @@ use remat_kernels::{gradient as kernels, naive::gradient as naive};
 pub struct SumSquares {}
 
 impl OpDef for SumSquares {
+    fn name() -> &'static str {
+        "sum_squares"
+    }
+
     fn infer(&self, x: &[&Type]) -> Result<Vec<Type>, String> {
         expect_inputs(x, 1)?;
         expect_float("x", x[0])?;

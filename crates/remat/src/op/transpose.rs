@@ -13,6 +13,10 @@ pub struct Transpose {
 }
 
 impl OpDef for Transpose {
+    fn name() -> &'static str {
+        "transpose"
+    }
+
     fn infer(&self, x: &[&Type]) -> Result<Vec<Type>, String> {
         expect_inputs(x, 1)?;
         expect_rank("x", x[0], self.perm.len())?;

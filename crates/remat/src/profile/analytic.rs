@@ -2,7 +2,7 @@
 //!
 //! A kernel is limited by arithmetic or by memory, whichever takes longer (the roofline model), plus a fixed price
 //! for calling it. Both limits are those that the kind of op was measured to reach; an op that was not measured
-//! is taken for as fast as the machine. Nothing is run, so it serves for models that do not fit this machine.
+//! counts as fast as the machine. Nothing is run, so it serves for models that do not fit this machine.
 
 use super::{Machine, Speed};
 use crate::graph::{Graph, Type};
@@ -31,13 +31,14 @@ impl Machine {
         let cost = op.def().cost(x, y);
         let (flops, bytes) = (cost.flops as f64, cost.bytes as f64);
         let memory = bytes / self.bandwidth;
-        if let Op::Fused(fused) = op {
-            // One pass over memory, while the steps work on what is in the nearest cache.
+        let parts = op.def().parts(x, y);
+        if !parts.is_empty() {
+            // One pass over memory, while the parts work on what is in the nearest cache.
             let near = |(op, x): (&Op, Vec<&Type>)| match self.speeds.get(op.name()) {
                 Some(&Speed::Bytes { near, .. }) => op.def().cost(&x, y).bytes as f64 / near,
                 _ => 0.0,
             };
-            return fused.steps_with_types(x, y[0]).map(near).sum::<f64>().max(memory);
+            return parts.into_iter().map(near).sum::<f64>().max(memory);
         }
         match self.speeds.get(op.name()) {
             Some(&Speed::Flops(rate)) => (flops / rate).max(memory),

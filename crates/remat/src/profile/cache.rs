@@ -2,13 +2,14 @@
 //!
 //! Measuring takes seconds and is never twice the same, so two plans for one model would differ for no reason. The
 //! file is named after everything that the speeds depend on: the processor, the number of threads, the version of
-//! this program, the ops that are measured and the file's form. It is written under another name first and then renamed, so that a reader
-//! never sees half of it. A file that cannot be read or written costs time, not correctness.
+//! this program, the ops that are measured and the file's form. A file that cannot be read or written costs time, not
+//! correctness.
 
-use super::{Machine, calibrate};
+use super::{Machine, Speed, calibrate};
 use crate::error::Result;
+use crate::files;
+use etcetera::BaseStrategy as _;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 /// Changes when the meaning of the file does.
@@ -27,19 +28,20 @@ pub enum Origin {
 
 impl Machine {
     /// The speeds of this machine with `n_threads` threads: kept from an earlier run, or measured and then kept.
-    pub fn load(n_threads: usize) -> Result<(Machine, Origin)> {
-        match folder() {
-            Some(folder) => Machine::load_from(&folder, n_threads),
-            None => {
-                let reason = "there is no cache folder; set XDG_CACHE_HOME or HOME".to_owned();
-                Ok((Machine::measure(n_threads)?, Origin::NotKept(reason)))
-            }
+    /// `progress` is told how many of how many ops are measured, if they are.
+    pub fn load(n_threads: usize, progress: impl FnMut(usize, usize) + Send) -> Result<(Machine, Origin)> {
+        match folder().and_then(|folder| kept(&folder, n_threads)) {
+            Some((machine, path)) => Ok((machine, Origin::Kept(path))),
+            None => Machine::remeasure(n_threads, progress),
         }
     }
 
     /// Measures again and replaces what was kept.
-    pub fn remeasure(n_threads: usize) -> Result<(Machine, Origin)> {
-        let machine = Machine::measure(n_threads)?;
+    pub fn remeasure(
+        n_threads: usize,
+        progress: impl FnMut(usize, usize) + Send,
+    ) -> Result<(Machine, Origin)> {
+        let machine = Machine::measure(n_threads, progress)?;
         let origin = match folder() {
             Some(folder) => keep(&machine, &folder),
             None => Origin::NotKept("there is no cache folder; set XDG_CACHE_HOME or HOME".to_owned()),
@@ -47,28 +49,28 @@ impl Machine {
         Ok((machine, origin))
     }
 
-    fn load_from(folder: &Path, n_threads: usize) -> Result<(Machine, Origin)> {
-        let path = folder.join(file_name(n_threads));
-        let kept = std::fs::read(&path).ok().and_then(|bytes| serde_json::from_slice::<Machine>(&bytes).ok());
-        if let Some(machine) = kept.filter(|machine| machine.n_threads == n_threads && machine.is_sane()) {
-            return Ok((machine, Origin::Kept(path)));
-        }
-        let machine = Machine::measure(n_threads)?;
-        let origin = keep(&machine, folder);
-        Ok((machine, origin))
-    }
-
-    /// False for speeds that no measurement gives, such as those of a damaged file.
+    /// False for speeds that no measurement gives, such as the speeds in a damaged file.
     fn is_sane(&self) -> bool {
-        [self.flops, self.bandwidth, self.overhead].iter().all(|&x| x.is_finite() && x > 0.0)
+        let is_speed = |x: f64| x.is_finite() && x > 0.0;
+        let is_sane = |speed: &Speed| match *speed {
+            Speed::Flops(flops) => is_speed(flops),
+            Speed::Bytes { near, far } => is_speed(near) && is_speed(far),
+        };
+        [self.flops, self.bandwidth, self.overhead].into_iter().all(is_speed)
+            && self.speeds.values().all(is_sane)
     }
 }
 
 /// The folder for files that can be made again.
 fn folder() -> Option<PathBuf> {
-    let variable = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let cache = variable("XDG_CACHE_HOME").or_else(|| variable("LOCALAPPDATA"));
-    cache.or_else(|| variable("HOME").map(|home| home.join(".cache"))).map(|cache| cache.join("remat"))
+    etcetera::choose_base_strategy().ok().map(|strategy| strategy.cache_dir().join("remat"))
+}
+
+/// What an earlier run kept, and where, unless it is damaged.
+fn kept(folder: &Path, n_threads: usize) -> Option<(Machine, PathBuf)> {
+    let path = folder.join(file_name(n_threads));
+    let machine: Machine = serde_json::from_slice(&std::fs::read(&path).ok()?).ok()?;
+    (machine.n_threads == n_threads && machine.is_sane()).then_some((machine, path))
 }
 
 fn file_name(n_threads: usize) -> String {
@@ -92,22 +94,13 @@ fn processor() -> String {
 fn keep(machine: &Machine, folder: &Path) -> Origin {
     let path = folder.join(file_name(machine.n_threads));
     let write = || -> std::io::Result<()> {
-        std::fs::create_dir_all(folder)?;
-        let mut file = tempfile_in(folder)?;
-        file.1.write_all(&serde_json::to_vec_pretty(machine)?)?;
-        file.1.sync_all()?;
-        std::fs::rename(&file.0, &path)
+        files::create_folder(folder)?;
+        files::replace_bytes(&path, serde_json::to_vec_pretty(machine)?)
     };
     match write() {
         Ok(()) => Origin::Measured(path),
         Err(error) => Origin::NotKept(format!("{}: {error}", path.display())),
     }
-}
-
-/// A new file that no other process has.
-fn tempfile_in(folder: &Path) -> std::io::Result<(PathBuf, std::fs::File)> {
-    let path = folder.join(format!(".machine-{}-{:?}", std::process::id(), std::thread::current().id()));
-    Ok((path.clone(), std::fs::File::create(path)?))
 }
 
 #[cfg(test)]
@@ -119,18 +112,25 @@ mod tests {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let known = Machine { flops: 123.0, ..Machine::nominal(1) };
         let Origin::Measured(path) = keep(&known, folder.path()) else { panic!("the folder is writable") };
-        let (again, origin) = Machine::load_from(folder.path(), 1).expect("a small pool starts");
-        assert_eq!((again, origin), (known, Origin::Kept(path.clone())));
+        assert_eq!(kept(folder.path(), 1), Some((known.clone(), path.clone())));
+        assert_eq!(kept(folder.path(), 2), None, "speeds of another number of threads");
         let left: Vec<_> = std::fs::read_dir(folder.path()).expect("readable").collect();
         assert_eq!(left.len(), 1, "no temporary file stays behind");
 
         for damaged in ["", "{}", "{\"n_threads\":1"] {
             std::fs::write(&path, damaged).expect("writable");
-            let kept = std::fs::read(&path).expect("readable");
-            assert!(serde_json::from_slice::<Machine>(&kept).is_err(), "{damaged}");
+            assert_eq!(kept(folder.path(), 1), None, "{damaged}");
         }
-        let impossible = Machine { flops: 0.0, ..Machine::nominal(1) };
-        assert!(!impossible.is_sane());
+        let slow = |speed| Machine { speeds: [("relu".to_owned(), speed)].into(), ..known.clone() };
+        let impossible = [
+            Machine { flops: 0.0, ..known.clone() },
+            slow(Speed::Flops(-1.0)),
+            slow(Speed::Bytes { near: 1.0, far: 0.0 }),
+        ];
+        for machine in impossible {
+            keep(&machine, folder.path());
+            assert_eq!(kept(folder.path(), 1), None, "{machine:?}");
+        }
     }
 
     #[test]

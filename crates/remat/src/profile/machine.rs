@@ -51,10 +51,11 @@ impl Machine {
     }
 
     /// Measures for a few seconds with `n_threads` threads. [`Machine::load`](Machine::load) remembers the result.
-    pub fn measure(n_threads: usize) -> crate::Result<Machine> {
-        let pool = crate::exec::thread_pool(n_threads)?;
+    /// `progress` is told how many of how many ops are measured.
+    pub fn measure(n_threads: usize, progress: impl FnMut(usize, usize) + Send) -> crate::Result<Machine> {
+        let pool = crate::threads::thread_pool(n_threads)?;
         pool.install(|| {
-            let (overhead, speeds) = (call_overhead()?, calibrate::speeds()?);
+            let (overhead, speeds) = (call_overhead()?, calibrate::speeds(progress)?);
             Ok(Machine { n_threads, flops: gemm_flops(), bandwidth: copy_bandwidth(), overhead, speeds })
         })
     }

@@ -4,7 +4,7 @@
 //! as long as each of its ops fits. Nodes with the same op and types are measured once: repeated layers cost nothing.
 
 use crate::error::{Error, Result};
-use crate::graph::{DType, Graph, Type};
+use crate::graph::{DType, Graph, Node, Type};
 use crate::ids::{IdVec, NodeId};
 use crate::op::{Alone, MicroBatch, Op, Run};
 use std::collections::HashMap;
@@ -55,7 +55,7 @@ const MAX_RUNS: usize = 25;
 
 /// Measures every node with `n_threads` threads. `progress` is told how many of how many nodes are done.
 pub fn measure(graph: &Graph, n_threads: usize, mut progress: impl FnMut(usize, usize)) -> Result<Measured> {
-    let pool = crate::exec::thread_pool(n_threads)?;
+    let pool = crate::threads::thread_pool(n_threads)?;
     let mut known: HashMap<(String, Vec<Type>), Sample> = HashMap::new();
     let mut samples = IdVec::new();
     for (id, node) in graph.nodes.enumerate() {
@@ -65,7 +65,7 @@ pub fn measure(graph: &Graph, n_threads: usize, mut progress: impl FnMut(usize, 
             continue;
         }
         let types: Vec<Type> = graph.input_types(node).into_iter().cloned().collect();
-        let key = (timing_key(&node.op), types.clone());
+        let key = (timing_key(graph, node), types.clone());
         let sample = match known.get(&key) {
             Some(&sample) => sample,
             None => {
@@ -84,23 +84,20 @@ pub fn measure(graph: &Graph, n_threads: usize, mut progress: impl FnMut(usize, 
     Ok(Measured { samples })
 }
 
-/// What a node's time depends on besides its types. The stream of a random op changes its numbers, not its time.
-fn timing_key(op: &Op) -> String {
-    let mut attributes = serde_json::to_value(op).expect("ops are plain data with string keys");
-    remove_streams(&mut attributes);
-    attributes.to_string()
-}
-
-/// At any depth: a fused node holds ops of its own.
-fn remove_streams(attributes: &mut serde_json::Value) {
-    match attributes {
-        serde_json::Value::Object(fields) => {
-            fields.remove("stream");
-            fields.values_mut().for_each(remove_streams);
-        }
-        serde_json::Value::Array(items) => items.iter_mut().for_each(remove_streams),
-        _ => {}
+/// What a node's time depends on besides its types: its op, or the ops that it joins. The stream of a random op changes its
+/// numbers, not its time.
+fn timing_key(graph: &Graph, node: &Node) -> String {
+    let alone = |op: &Op| {
+        let mut attributes = op.attributes();
+        attributes.as_object_mut().and_then(|fields| fields.remove("stream"));
+        format!("{} {attributes}", op.name())
+    };
+    let (inputs, outputs) = (graph.input_types(node), graph.output_types(node));
+    let parts = node.op.def().parts(&inputs, &outputs);
+    if parts.is_empty() {
+        return alone(&node.op);
     }
+    parts.iter().map(|(op, types)| format!("{} {types:?};", alone(op))).collect()
 }
 
 fn time(mut alone: Alone, types: &[Type]) -> Sample {

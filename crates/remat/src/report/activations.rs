@@ -1,15 +1,13 @@
 //! One row per activation that waits from forward to backward: how large, how long idle, and what it would cost to
 //! make again.
 //!
-//! The cost of a recompute is that of the union of the nodes it needs, given everything that is still there at the
+//! The cost of a recompute is the cost of all nodes it needs together, given everything that is still there at the
 //! first backward use when nothing is dropped. The memory is the peak of running these nodes in order, each value
 //! freed after its last use among them. O(activations × longest chain).
 
-use crate::analysis::{Liveness, Storage};
-use crate::graph::{Graph, Kind, Phase};
+use crate::graph::{Graph, Kind, Liveness, Phase, Storage};
 use crate::ids::{Id, IdVec, NodeId, ValueId};
 use crate::pipeline::Prepared;
-use crate::rewrite::workspace_bytes;
 use remat_plan::Bytes;
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -17,9 +15,12 @@ use std::collections::BTreeSet;
 /// An activation that backward reads.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct ActivationRow {
+    /// The value, in the step's graph.
+    #[serde(skip)]
+    pub value: ValueId,
     /// Name of the value.
     pub activation_name: String,
-    /// Always `activation`; the column stands beside those of the nodes.
+    /// Always `activation`, so that the columns match the table of nodes.
     pub node_type: &'static str,
     /// When it is made.
     pub creation_rank: usize,
@@ -37,6 +38,9 @@ pub struct ActivationRow {
     pub recomp_time_s: f64,
     /// Most memory in use by the nodes that make it again.
     pub recomp_memory_bytes: Bytes,
+    /// Bytes that are freed per second of recomputation: the higher, the better to recompute. Missing where making it
+    /// again takes no time.
+    pub recompute_ratio: Option<f64>,
 }
 
 /// The activations of the step in order of creation.
@@ -51,17 +55,21 @@ pub fn activations(prepared: &Prepared) -> Vec<ActivationRow> {
         let (first, last) = (live.first_backward_use[v]?, live.last_use[v]?);
         let last_forward = live.last_forward_use[v].unwrap_or(made);
         let chain = Chain::to(graph, &storage, &live, v, made, first);
+        let recomp_time_s: f64 = chain.nodes.iter().map(|&n| prepared.seconds[n]).sum();
+        let size = graph.values[v].ty.buffer_bytes();
         Some(ActivationRow {
+            value: v,
             activation_name: graph.value_name(v),
             node_type: Kind::Activation.name(),
             creation_rank: clock.rank(made),
             last_fw_use_rank: clock.rank(last_forward),
             first_bw_use_rank: clock.rank(first),
             last_bw_use_rank: clock.rank(last),
-            median_mem_size_bytes: graph.values[v].ty.buffer_bytes(),
+            median_mem_size_bytes: size,
             inactive_time_s: (clock.start(first) - clock.end(last_forward)).max(0.0),
-            recomp_time_s: chain.nodes.iter().map(|&n| prepared.seconds[n]).sum(),
+            recomp_time_s,
             recomp_memory_bytes: chain.peak(graph, &storage, v),
+            recompute_ratio: (recomp_time_s > 0.0).then(|| size.0 as f64 / recomp_time_s),
         })
     };
     let in_forward = |v: &ValueId| {
@@ -150,7 +158,7 @@ impl Chain {
                 held += bytes(v);
                 inside.insert(v);
             }
-            peak = peak.max(held + workspace_bytes(graph, id));
+            peak = peak.max(held + graph.workspace_bytes(id));
             let dies = |v: &ValueId| *v != wanted && last_reader[*v].is_none_or(|last| last <= id.index());
             let dead: Vec<ValueId> = inside.iter().copied().filter(dies).collect();
             for v in dead {

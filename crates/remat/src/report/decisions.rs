@@ -1,6 +1,7 @@
 //! What a plan decided about every activation.
 
 use super::{ActivationRow, activations};
+use crate::ids::ValueId;
 use crate::pipeline::{Prepared, Program};
 use remat_plan::Bytes;
 use serde::Serialize;
@@ -35,18 +36,14 @@ pub struct DecisionRow {
 
 /// The decisions of a program, in order of creation.
 pub fn decisions(prepared: &Prepared, program: &Program) -> Vec<DecisionRow> {
-    let schedule = &program.schedule;
+    let schedule = program.schedule();
     let original = &prepared.step.graph;
-    let again: HashSet<String> = (schedule.graph.nodes.iter())
+    let again: HashSet<ValueId> = (schedule.graph.nodes.iter())
         .filter_map(|node| node.origin)
-        .flat_map(|origin| original.nodes[origin].outputs.iter().map(|&v| original.value_name(v)))
+        .flat_map(|origin| original.nodes[origin].outputs.iter().copied())
         .collect();
     let row = |activation: ActivationRow| DecisionRow {
-        decision: if again.contains(&activation.activation_name) {
-            Decision::Recompute
-        } else {
-            Decision::Retained
-        },
+        decision: if again.contains(&activation.value) { Decision::Recompute } else { Decision::Retained },
         activation_name: activation.activation_name,
         median_mem_size_bytes: activation.median_mem_size_bytes,
         recomp_time_s: activation.recomp_time_s,

@@ -13,7 +13,7 @@ use serde_json::{Value as Json, json};
 const MICRO: f64 = 1e6;
 
 /// The runs as slices of three tracks (forward, backward, optimizer) and memory as a counter stacked by kind.
-/// Recomputes stand on the track of the phase in which they run, under their own category.
+/// Recomputes are on the track of the phase in which they run, under their own category.
 pub fn chrome_trace(timeline: &Timeline, name: &str) -> String {
     let mut events = vec![json!({"ph": "M", "pid": 1, "name": "process_name", "args": {"name": name}})];
     for (track, what) in [(1, "forward"), (2, "backward"), (3, "optimizer")] {

@@ -6,14 +6,19 @@
 
 mod activations;
 mod decisions;
+mod documents;
 mod export;
 mod modules;
 mod nodes;
+mod page;
+pub mod palette;
 mod timeline;
 
 pub use activations::{ActivationRow, activations};
 pub use decisions::{Decision, DecisionRow, decisions};
+pub use documents::{Decisions, Timelines, documents};
 pub use export::{chrome_trace, memory_snapshot};
 pub use modules::{ModuleRow, modules};
 pub use nodes::{NodeRow, nodes};
+pub use page::{Document, page};
 pub use timeline::{Life, Timeline, TimelineRun};

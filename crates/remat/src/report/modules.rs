@@ -184,7 +184,7 @@ mod tests {
         let info = find(name).unwrap();
         let forward = info.build(options).unwrap();
         let costs = Costs::Analytic(Machine::nominal(1));
-        modules(&prepare(&forward, &info.optimizer, costs, |_, _| {}).unwrap())
+        modules(&prepare(forward.graph(), &info.optimizer, costs, |_, _| {}).unwrap())
     }
 
     #[test]

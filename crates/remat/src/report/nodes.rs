@@ -30,7 +30,7 @@ pub struct NodeRow {
 pub fn nodes(prepared: &Prepared) -> Vec<NodeRow> {
     let graph = &prepared.step.graph;
     let in_use = Timeline::predicted(&prepared.keep_all, &prepared.seconds).total_bytes();
-    let runs = prepared.keep_all.schedule.runs().filter(|&id| !graph.nodes[id].op.def().is_view());
+    let runs = prepared.keep_all.schedule().runs().filter(|&id| !graph.nodes[id].op.def().is_view());
     runs.zip(in_use)
         .enumerate()
         .map(|(rank, (id, in_use))| {
@@ -46,7 +46,7 @@ pub fn nodes(prepared: &Prepared) -> Vec<NodeRow> {
                 gtype: node.phase,
                 median_run_time_s: prepared.seconds[id],
                 median_peak_mem_bytes: in_use,
-                median_active_mem_bytes: touched + prepared.keep_all.schedule.workspace_bytes(id),
+                median_active_mem_bytes: touched + prepared.keep_all.schedule().workspace_bytes(id),
                 device: "cpu",
             }
         })

@@ -4,8 +4,7 @@
 //! plus the run's workspace; that sum is the memory curve, and its maximum is what the layout has to place.
 //! O(runs + values).
 
-use crate::analysis::Storage;
-use crate::graph::{Graph, Kind, Phase};
+use crate::graph::{Graph, Kind, Phase, Storage};
 use crate::ids::{IdVec, NodeId, ValueId};
 use crate::layout::Layout;
 use crate::pipeline::Program;
@@ -65,7 +64,7 @@ pub struct Life {
 impl Timeline {
     /// Walks a program whose nodes take as long as they did before planning.
     pub fn predicted(program: &Program, seconds: &IdVec<NodeId, f64>) -> Timeline {
-        Timeline::of(&program.schedule, &program.layout, |id| seconds[program.schedule.origin(id)])
+        Timeline::of(program.schedule(), program.layout(), |id| seconds[program.schedule().origin(id)])
     }
 
     /// Walks a schedule; `seconds` says how long each of its nodes takes, clones included.

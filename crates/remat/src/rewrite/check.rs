@@ -4,10 +4,11 @@
 //! same output of its origin). If every node that runs has its origin's op and reads, input by input, values that
 //! stand for its origin's inputs, then by induction over the steps every value holds the bits of what it stands for,
 //! since ops are functions of their inputs, their attributes and the step's key. What remains: inputs are live when
-//! read, every node ran, updates ran once, and what must survive the step does.
+//! read, every node ran, updates ran once, and what must survive the step does; and since kernels write every output,
+//! read or not, every clone has all outputs of its origin with their types.
 
-use super::{Schedule, Step};
-use crate::graph::Graph;
+use super::{Schedule, ScheduleFault, Step};
+use crate::graph::{Graph, Node};
 use crate::ids::{Id, NodeId, ValueId};
 use crate::op::Effect;
 use std::collections::{HashMap, HashSet};
@@ -47,83 +48,171 @@ impl Live {
 }
 
 /// Every fault; empty for a right schedule.
-pub fn check(original: &Graph, schedule: &Schedule) -> Vec<String> {
-    let mut faults = Vec::new();
-    let graph = &schedule.graph;
-    let mut live = Live::default();
-    for source in &original.sources {
-        live.insert(source.value, source.value, source.value);
-    }
-    let mut n_runs = vec![0usize; original.nodes.len()];
+pub fn check(original: &Graph, schedule: &Schedule) -> Vec<ScheduleFault> {
+    let mut walk = Walk {
+        original,
+        graph: &schedule.graph,
+        faults: Vec::new(),
+        live: Live::default(),
+        has_run: vec![false; schedule.graph.nodes.len()],
+        n_runs: vec![0; original.nodes.len()],
+    };
+    walk.check_sources();
     for (at, step) in schedule.steps.iter().enumerate() {
         match *step {
-            Step::Free(v) => {
-                if !live.remove_storage(v) {
-                    faults.push(format!("step {at}: frees {v}, which holds no storage now"));
-                }
-            }
-            Step::Run(id) => {
-                let Some(node) = graph.nodes.get(id) else {
-                    faults.push(format!("step {at}: there is no node {id}"));
-                    continue;
-                };
-                let origin_id = node.origin.unwrap_or(id);
-                let Some(origin) = original.nodes.get(origin_id) else {
-                    faults.push(format!("step {at}: {id} stands for {origin_id}, which is not in the graph"));
-                    continue;
-                };
-                n_runs[origin_id.index()] += 1;
-                if node.op != origin.op {
-                    faults.push(format!("step {at}: {id} has another op than {origin_id}"));
-                }
-                let stands_for: Vec<Option<ValueId>> =
-                    node.inputs.iter().map(|&v| live.stands_for(v)).collect();
-                if !stands_for.iter().copied().eq(origin.inputs.iter().map(|&v| Some(v))) {
-                    faults.push(format!(
-                        "step {at}: {id} reads {:?}, standing for {stands_for:?} instead of {:?}",
-                        node.inputs, origin.inputs
-                    ));
-                }
-                let def = node.op.def();
-                for (input, _) in def.consumes(&graph.input_types(node)) {
-                    if let Some(storage) = live.storage(node.inputs[input]) {
-                        live.remove_storage(storage);
-                    }
-                }
-                for (&v, &stands_for) in node.outputs.iter().zip(&origin.outputs) {
-                    let viewed = node.inputs.first().filter(|_| def.is_view()).and_then(|&x| live.storage(x));
-                    if !live.insert(v, stands_for, viewed.unwrap_or(v)) {
-                        faults.push(format!("step {at}: {id} makes {v} a second time"));
-                    }
+            Step::Run(node) => walk.run(at, node),
+            Step::Free(value) => {
+                if !walk.live.remove_storage(value) {
+                    walk.faults.push(ScheduleFault::FreesNothing { at, value });
                 }
             }
         }
     }
-    for (id, node) in original.nodes.enumerate() {
-        check_count(id, n_runs[id.index()], node.op.def().effect(), node.op.def().is_view(), &mut faults);
-    }
-    let surviving: HashSet<ValueId> = live.values.values().map(|&(stands_for, _)| stands_for).collect();
-    let survives = |v: ValueId| surviving.contains(&v);
-    let replaced: HashMap<ValueId, ValueId> = original.updates().into_iter().collect();
-    let states = original.sources.iter().map(|s| s.value).filter(|&v| original.values[v].kind.is_state());
-    for state in states {
-        let last = replaced.get(&state).copied().unwrap_or(state);
-        if !survives(last) {
-            faults.push(format!("the state `{}` is lost", original.value_name(state)));
-        }
-    }
-    let outputs: Vec<Option<ValueId>> = schedule.graph.outputs.iter().map(|&v| live.stands_for(v)).collect();
-    if !outputs.iter().copied().eq(original.outputs.iter().map(|&v| Some(v))) {
-        faults.push(format!("the outputs {:?} stand for {outputs:?} at the end", schedule.graph.outputs));
-    }
-    faults
+    walk.check_counts();
+    walk.check_survivors();
+    walk.faults
 }
 
-fn check_count(id: NodeId, n_runs: usize, effect: Effect, is_view: bool, faults: &mut Vec<String>) {
-    if n_runs == 0 && !is_view {
-        faults.push(format!("{id} never runs"));
+/// What has happened so far.
+struct Walk<'a> {
+    original: &'a Graph,
+    graph: &'a Graph,
+    faults: Vec<ScheduleFault>,
+    live: Live,
+    /// By node of the schedule.
+    has_run: Vec<bool>,
+    /// By node of the original graph.
+    n_runs: Vec<usize>,
+}
+
+impl Walk<'_> {
+    /// Sources are those of the original, and all of them are there at the beginning.
+    fn check_sources(&mut self) {
+        let (original, graph) = (self.original, self.graph);
+        let is_same = |v: ValueId| original.values.get(v) == graph.values.get(v);
+        if graph.sources != original.sources || !original.sources.iter().all(|s| is_same(s.value)) {
+            self.faults.push(ScheduleFault::OtherSources);
+        }
+        for source in &original.sources {
+            self.live.insert(source.value, source.value, source.value);
+        }
     }
-    if n_runs > 1 && effect == Effect::Update {
-        faults.push(format!("{id} is an update and runs {n_runs} times"));
+
+    fn run(&mut self, at: usize, id: NodeId) {
+        let Some(node) = self.graph.nodes.get(id) else {
+            self.faults.push(ScheduleFault::NoSuchNode { at, node: id });
+            return;
+        };
+        let origin_id = node.origin.unwrap_or(id);
+        let Some(origin) = self.original.nodes.get(origin_id) else {
+            self.faults.push(ScheduleFault::NoSuchOrigin { at, node: id, origin: origin_id });
+            return;
+        };
+        self.n_runs[origin_id.index()] += 1;
+        if std::mem::replace(&mut self.has_run[id.index()], true) {
+            self.faults.push(ScheduleFault::RunsTwice { at, node: id });
+        }
+        if node.op != origin.op {
+            self.faults.push(ScheduleFault::OtherOp { at, node: id, origin: origin_id });
+        }
+        self.check_inputs(at, id, node, origin);
+        self.check_outputs(at, id, node, origin);
+
+        // What is consumed and viewed follows from the origin, which the graph verifier has seen.
+        let def = origin.op.def();
+        for (input, _) in def.consumes(&self.original.input_types(origin)) {
+            if let Some(storage) = node.inputs.get(input).and_then(|&v| self.live.storage(v)) {
+                self.live.remove_storage(storage);
+            }
+        }
+        for (&value, &stands_for) in node.outputs.iter().zip(&origin.outputs) {
+            let viewed = node.inputs.first().filter(|_| def.is_view()).and_then(|&x| self.live.storage(x));
+            if !self.live.insert(value, stands_for, viewed.unwrap_or(value)) {
+                self.faults.push(ScheduleFault::MadeAgain { at, node: id, value });
+            }
+        }
+    }
+
+    fn check_inputs(&mut self, at: usize, id: NodeId, node: &Node, origin: &Node) {
+        let (found, expected) = (node.inputs.len(), origin.inputs.len());
+        if found != expected {
+            self.faults.push(ScheduleFault::OtherNumberOfInputs { at, node: id, found, expected });
+        }
+        for (&value, &expected) in node.inputs.iter().zip(&origin.inputs) {
+            match self.live.stands_for(value) {
+                None => self.faults.push(ScheduleFault::NotLive { at, node: id, value }),
+                Some(stands_for) if stands_for != expected => {
+                    self.faults.push(ScheduleFault::StandsForOther {
+                        at,
+                        node: id,
+                        value,
+                        stands_for,
+                        expected,
+                    });
+                }
+                Some(_) => {}
+            }
+        }
+    }
+
+    /// Every output exists, says who makes it, and is what the origin makes there, whether somebody reads it or not.
+    fn check_outputs(&mut self, at: usize, id: NodeId, node: &Node, origin: &Node) {
+        let (found, expected) = (node.outputs.len(), origin.outputs.len());
+        if found != expected {
+            self.faults.push(ScheduleFault::OtherNumberOfOutputs { at, node: id, found, expected });
+        }
+        for (position, (&value, &original)) in node.outputs.iter().zip(&origin.outputs).enumerate() {
+            let Some(made) = self.graph.values.get(value) else {
+                self.faults.push(ScheduleFault::NoSuchValue { at, node: id, value });
+                continue;
+            };
+            if made.producer != Some((id, position)) {
+                self.faults.push(ScheduleFault::OtherProducer { at, node: id, value });
+            }
+            let expected = &self.original.values[original];
+            if (&made.ty, made.kind) != (&expected.ty, expected.kind) {
+                self.faults.push(ScheduleFault::OtherType { at, node: id, value, original });
+            }
+        }
+    }
+
+    /// Every node runs, and updates run once. Views run where they are needed.
+    fn check_counts(&mut self) {
+        for ((node, origin), &n_runs) in self.original.nodes.enumerate().zip(&self.n_runs) {
+            let def = origin.op.def();
+            if n_runs == 0 && !def.is_view() {
+                self.faults.push(ScheduleFault::NeverRuns { node });
+            }
+            if n_runs > 1 && def.effect() == Effect::Update {
+                self.faults.push(ScheduleFault::UpdatesAgain { node, n_runs });
+            }
+        }
+    }
+
+    /// State and outputs are there at the end.
+    fn check_survivors(&mut self) {
+        let original = self.original;
+        let surviving: HashSet<ValueId> = self.live.values.values().map(|&(original, _)| original).collect();
+        let replaced: HashMap<ValueId, ValueId> = original.updates().into_iter().collect();
+        let states = original.sources.iter().map(|s| s.value).filter(|&v| original.values[v].kind.is_state());
+        for state in states {
+            let last = replaced.get(&state).copied().unwrap_or(state);
+            if !surviving.contains(&last) {
+                self.faults.push(ScheduleFault::StateLost { state });
+            }
+        }
+        let (found, expected) = (self.graph.outputs.len(), original.outputs.len());
+        if found != expected {
+            self.faults.push(ScheduleFault::OtherNumberOfResults { found, expected });
+        }
+        for (&value, &expected) in self.graph.outputs.iter().zip(&original.outputs) {
+            match self.live.stands_for(value) {
+                None => self.faults.push(ScheduleFault::ResultLost { value }),
+                Some(stands_for) if stands_for != expected => {
+                    self.faults.push(ScheduleFault::OtherResult { value, stands_for, expected });
+                }
+                Some(_) => {}
+            }
+        }
     }
 }

@@ -8,14 +8,15 @@
 //! [`check`](fn@check) verifies the result against the original graph, sharing no code with this file.
 
 mod check;
+mod fault;
 
 pub use check::check;
+pub use fault::ScheduleFault;
 
-use crate::analysis::Storage;
 use crate::error::{Error, Result};
-use crate::graph::{Graph, Value, aligned};
+use crate::graph::{Graph, Storage, Value};
 use crate::ids::{Id, IdVec, NodeId, ValueId};
-use crate::profile::PlanningProblem;
+use crate::problem::PlanningProblem;
 use remat_plan::{Bytes, Plan};
 use std::collections::HashMap;
 
@@ -62,7 +63,7 @@ impl Schedule {
 
     /// Scratch memory of a node, as a whole buffer.
     pub fn workspace_bytes(&self, node: NodeId) -> Bytes {
-        workspace_bytes(&self.graph, node)
+        self.graph.workspace_bytes(node)
     }
 
     /// The steps as text, one per line, in the form of [`Graph::to_text`] with `free` lines between.
@@ -82,12 +83,6 @@ impl Schedule {
         };
         self.runs().filter(is_recompute).count()
     }
-}
-
-/// Scratch memory of a node, as a whole buffer.
-pub fn workspace_bytes(graph: &Graph, node: NodeId) -> Bytes {
-    let n = &graph.nodes[node];
-    aligned(n.op.def().workspace(&graph.input_types(n), &graph.output_types(n)))
 }
 
 /// Carries out `plan` on `graph`. The result has passed [`check`](fn@check).
@@ -112,7 +107,10 @@ pub fn apply(graph: &Graph, problem: &PlanningProblem, plan: &Plan) -> Result<Sc
     let outputs = graph.outputs.iter().map(|&v| rewriter.resolve(v)).collect();
     rewriter.schedule.graph.outputs = outputs;
     let faults = check(graph, &rewriter.schedule);
-    if faults.is_empty() { Ok(rewriter.schedule) } else { Err(Error::Bug { stage: "rewrite", faults }) }
+    if faults.is_empty() {
+        return Ok(rewriter.schedule);
+    }
+    Err(Error::bug("rewrite", faults.iter().map(|fault| fault.with_names(graph))))
 }
 
 struct Rewriter<'a> {

@@ -1,56 +1,42 @@
-//! Checkpoints: everything a run needs to go on with the same bits, in one safetensors file.
+//! Checkpoints: everything a run needs to continue with the same bits, in one safetensors file.
 //!
 //! In and out: a [`Session`]. A file holds all state (parameters, statistics, optimizer state, sums over micro-batches) and
 //! as notes the step and the [`Identity`] of the run. Data and random numbers are functions of seed and step, so nothing
 //! else needs to be kept. State is streamed from and to the arena: no second copy is made.
 //!
-//! **Crashes.** A file is written beside its place, flushed, renamed, and the folder is flushed; older files are deleted
-//! only then. At every moment the newest file under its final name is whole. A hash of all state guards against disks
-//! that lie. A lock on the folder keeps two runs from mixing their checkpoints; it ends with the process, however that ends.
+//! **Crashes.** A file appears complete or not at all ([`files`]); older files are deleted only then. At every moment the
+//! newest file under its final name is whole. A hash of all state and a hash of all notes guard against disks that lie
+//! and against edits. A damaged file is skipped with a warning; when the operating system fails to read one, resuming
+//! stops, because the next attempt may succeed. A lock on the folder keeps two runs from mixing their checkpoints; it
+//! ends with the process, however that ends.
+//!
+//! **Divergence.** The newest checkpoint whose state is finite is never removed.
 
-use super::{LearningRate, Optimizer, Session};
+use super::{Identity, Schedule, Session, hash};
 use crate::error::{Error, Result};
 use crate::exec::{Engine as _, as_floats_mut};
-use crate::model::weights::{Contents, PARTIAL, WeightFile, save_with};
+use crate::files;
+use crate::weights::{Contents, WeightFile, save_with};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-const FORMAT: &str = "remat.checkpoint/1";
+/// Adds `notes`, the hash of all other notes, and `finite` to the first version.
+const FORMAT: &str = "remat.checkpoint/2";
+const FIRST_FORMAT: &str = "remat.checkpoint/1";
 const PREFIX: &str = "step-";
 const SUFFIX: &str = ".safetensors";
 const LOCK: &str = ".lock";
 
-/// What must be the same for a run to go on where another stopped. Budget, planner and threads are not among it: they
-/// do not change a bit.
+/// A checkpoint whose weights can be used.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Identity {
-    /// The model with all its options.
+pub struct Newest {
+    /// The file.
+    pub path: PathBuf,
+    /// The model that wrote it, with its options.
     pub model: String,
-    /// How gradients become updates.
-    pub optimizer: Optimizer,
-    /// The rate of every step.
-    pub learning_rate: LearningRate,
-    /// Seed of weights, data and dropout.
-    pub seed: u64,
-    /// What the data is: its kind and a fingerprint.
-    pub data: String,
-}
-
-impl Identity {
-    /// Names and values as noted in a file.
-    fn notes(&self) -> Result<[(&'static str, String); 5]> {
-        let json = |text: serde_json::Result<String>| {
-            text.map_err(|e| Error::Bug { stage: "checkpoint", faults: vec![e.to_string()] })
-        };
-        Ok([
-            ("model", self.model.clone()),
-            ("optimizer", json(serde_json::to_string(&self.optimizer))?),
-            ("learning_rate", json(serde_json::to_string(&self.learning_rate))?),
-            ("seed", self.seed.to_string()),
-            ("data", self.data.clone()),
-        ])
-    }
+    /// Newer files that are damaged, each with what is wrong.
+    pub damaged: Vec<String>,
 }
 
 /// The checkpoints of one run in a folder of their own.
@@ -64,10 +50,26 @@ pub struct Checkpoints {
 }
 
 impl Checkpoints {
-    /// Makes the folder if it is not there, locks it, and removes what a killed run left half written.
+    /// The folder of a run that begins. It is made if it is missing, and refused if it holds checkpoints already.
+    pub fn create(folder: &Path, identity: Identity, keep: usize) -> Result<Checkpoints> {
+        let checkpoints = Checkpoints::open(folder, identity, keep)?;
+        match list(folder)?.first() {
+            None => Ok(checkpoints),
+            Some((step, _)) => Err(Error::Checkpoint {
+                place: folder.display().to_string(),
+                message: format!(
+                    "already holds the checkpoints of a run, up to step {step}; continue that run with --resume {}, \
+                     or give another folder",
+                    folder.display()
+                ),
+            }),
+        }
+    }
+
+    /// The folder of a run that is resumed: locks it and removes what a killed run left half written.
     pub fn open(folder: &Path, identity: Identity, keep: usize) -> Result<Checkpoints> {
         let action = |what: &str| format!("{what} the checkpoint folder {}", folder.display());
-        std::fs::create_dir_all(folder).map_err(Error::io(action("make")))?;
+        files::create_folder(folder).map_err(Error::io(action("make")))?;
         let lock = File::create(folder.join(LOCK)).map_err(Error::io(action("write to")))?;
         lock.try_lock().map_err(|e| match e {
             std::fs::TryLockError::WouldBlock => Error::Checkpoint {
@@ -79,11 +81,38 @@ impl Checkpoints {
         for entry in std::fs::read_dir(folder).map_err(Error::io(action("read")))? {
             let entry = entry.map_err(Error::io(action("read")))?;
             let name = entry.file_name().to_string_lossy().into_owned();
-            if name.starts_with(PREFIX) && name.ends_with(PARTIAL) {
+            if name.trim_start_matches('.').starts_with(PREFIX) && name.ends_with(files::PARTIAL) {
                 std::fs::remove_file(entry.path()).map_err(Error::io(action("tidy up")))?;
             }
         }
         Ok(Checkpoints { folder: folder.to_owned(), identity, keep: keep.max(1), _lock: lock })
+    }
+
+    /// The newest whole checkpoint of a folder, for using its weights.
+    pub fn newest(folder: &Path) -> Result<Newest> {
+        let missing = |message: &str| Error::Checkpoint {
+            place: folder.display().to_string(),
+            message: message.to_owned(),
+        };
+        if !folder.is_dir() {
+            return Err(missing("is not a folder of a run; `remat train --checkpoint` writes one"));
+        }
+        let mut damaged = Vec::new();
+        for (_, path) in list(folder)? {
+            match WeightFile::open_any(&path) {
+                Ok(file) => {
+                    let model = file.notes().get("model").copied().unwrap_or_default().to_owned();
+                    return Ok(Newest { path, model, damaged });
+                }
+                // A file that was cut off; an older one may be whole.
+                Err(error @ Error::Weights { .. }) => damaged.push(error.to_string()),
+                Err(error) => return Err(error),
+            }
+        }
+        Err(missing(match damaged.first() {
+            Some(_) => "holds checkpoints, but all of them are damaged",
+            None => "holds no checkpoint; `remat train --checkpoint` writes some",
+        }))
     }
 
     /// The folder.
@@ -95,42 +124,57 @@ impl Checkpoints {
     pub fn write(&self, session: &Session) -> Result<PathBuf> {
         let step = session.steps_done();
         let path = self.folder.join(format!("{PREFIX}{step:08}{SUFFIX}"));
-        let executor = session.executor();
-        let mut notes: BTreeMap<&str, String> = self.identity.notes()?.into();
+        let is_finite = session.is_finite();
+        let mut notes = self.identity.notes()?;
         notes.insert("format", FORMAT.to_owned());
         notes.insert("step", step.to_string());
-        notes.insert("state", state_hash(session));
+        notes.insert("state", format!("{:016x}", session.state_hash()));
+        notes.insert("finite", (if is_finite { "yes" } else { "no" }).to_owned());
+        notes.insert("notes", notes_hash(notes.iter().map(|(name, value)| (*name, value.as_str()))));
+        let executor = session.executor();
         save_with(executor.graph(), &path, Contents::State, &notes, |s| executor.floats(s.value))?;
-        // A later step can only be a broken file that was skipped; it does not count and will be replaced.
-        let earlier = list(&self.folder)?.into_iter().filter(|(other, _)| *other < step);
-        for (_, old) in earlier.skip(self.keep - 1) {
-            std::fs::remove_file(&old).map_err(Error::io(format!("remove {}", old.display())))?;
-        }
+        self.remove_old(step, is_finite)?;
         Ok(path)
     }
 
+    /// Removes what comes before the newest files, but never the newest finite one.
+    fn remove_old(&self, step: u64, is_finite: bool) -> Result<()> {
+        // A later step can only be a broken file that was skipped; it does not count and will be replaced.
+        let earlier = list(&self.folder)?.into_iter().filter(|(other, _)| *other < step);
+        let mut has_finite = is_finite;
+        for (position, (_, old)) in earlier.enumerate() {
+            let is_needed = !has_finite && holds_finite_state(&old)?;
+            has_finite |= is_needed;
+            if position + 1 >= self.keep && !is_needed {
+                std::fs::remove_file(&old).map_err(Error::io(format!("remove {}", old.display())))?;
+            }
+        }
+        Ok(())
+    }
+
     /// Fills the session from the newest whole checkpoint of `folder` and returns its step; `None` when the folder has
-    /// none at all. `warn` is told about every file that is skipped because it is broken. A file of another run is
-    /// refused.
+    /// none at all. `warn` is told about every file that is skipped because it is damaged. A file of another run is
+    /// refused, and so is one that the operating system cannot read now.
     pub fn resume(
         folder: &Path,
         identity: &Identity,
+        schedule: Schedule,
         session: &mut Session,
         mut warn: impl FnMut(String),
     ) -> Result<Option<u64>> {
         let found = list(folder)?;
-        for (_, path) in &found {
-            match read(path, identity, session) {
-                Ok(step) => return Ok(Some(step)),
-                Err(error @ Error::Checkpoint { .. }) => return Err(error),
-                Err(error) => warn(format!("skipping a broken checkpoint: {error}")),
+        for (step, path) in &found {
+            match read(path, *step, identity, schedule, session) {
+                Ok(()) => return Ok(Some(*step)),
+                Err(error @ Error::Weights { .. }) => warn(format!("skipping a damaged checkpoint: {error}")),
+                Err(error) => return Err(error),
             }
         }
         match found.len() {
             0 => Ok(None),
             n => Err(Error::Checkpoint {
                 place: folder.display().to_string(),
-                message: format!("holds {n} checkpoints, and none of them is whole"),
+                message: format!("holds {n} checkpoints, and all of them are damaged"),
             }),
         }
     }
@@ -150,29 +194,34 @@ fn list(folder: &Path) -> Result<Vec<(u64, PathBuf)>> {
     Ok(found)
 }
 
-/// Reads one file into the session. An error that is [`Error::Checkpoint`] means a whole file of another run.
-fn read(path: &Path, identity: &Identity, session: &mut Session) -> Result<u64> {
-    let broken =
-        |message: &str| Error::Weights { place: path.display().to_string(), message: message.to_owned() };
+/// Reads the file of a step into the session. Only a damaged file is [`Error::Weights`].
+fn read(
+    path: &Path,
+    step: u64,
+    identity: &Identity,
+    schedule: Schedule,
+    session: &mut Session,
+) -> Result<()> {
+    let place = || path.display().to_string();
+    let damaged = |message: &str| Error::Weights { place: place(), message: message.to_owned() };
     let mut file = WeightFile::open_any(path)?;
-    let step = file.note("step").and_then(|step| step.parse().ok());
-    let (Some(FORMAT), Some(step)) = (file.note("format"), step) else {
-        return Err(broken("is no checkpoint of this program"));
+    let notes = file.notes();
+    let is_untouched = match notes.get("format").copied() {
+        // The first version did not guard its notes.
+        Some(FIRST_FORMAT) => true,
+        Some(FORMAT) => notes.get("notes").is_some_and(|hash| {
+            *hash == notes_hash(notes.iter().map(|(name, value)| (*name, *value)).filter(|n| n.0 != "notes"))
+        }),
+        _ => return Err(damaged("is no checkpoint of this program")),
     };
-    let mut differences = Vec::new();
-    for (name, now) in identity.notes()? {
-        let then = file.note(name).unwrap_or("nothing");
-        if then != now {
-            differences.push(format!("{name} was {then}, now it is {now}"));
-        }
+    // In both versions the name says the step too.
+    if !is_untouched || notes.get("step").copied() != Some(step.to_string().as_str()) {
+        return Err(damaged("is damaged: its notes are not what was written"));
     }
-    if !differences.is_empty() {
-        let message = format!(
-            "belongs to another run and cannot be continued by this one:\n  {}",
-            differences.join("\n  ")
-        );
-        return Err(Error::Checkpoint { place: path.display().to_string(), message });
+    if let Some(message) = identity.refuses(&notes, schedule)? {
+        return Err(Error::Checkpoint { place: place(), message });
     }
+    let state = notes.get("state").map(|&hash| hash.to_owned());
     file.check(session.executor().graph(), Contents::State)?;
     let executor = session.executor_mut();
     for source in executor.graph().sources.clone() {
@@ -181,22 +230,25 @@ fn read(path: &Path, identity: &Identity, session: &mut Session) -> Result<u64> 
             file.read(&source, &value.ty, as_floats_mut(executor.bytes_mut(source.value)))?;
         }
     }
-    if file.note("state") != Some(state_hash(session).as_str()) {
-        return Err(broken("is damaged: its contents are not what was written"));
+    if state != Some(format!("{:016x}", session.state_hash())) {
+        return Err(damaged("is damaged: its contents are not what was written"));
     }
     session.continue_after(step);
-    Ok(step)
+    Ok(())
 }
 
-/// A hash of all state, by whole words: gigabytes pass through it.
-fn state_hash(session: &Session) -> String {
-    let executor = session.executor();
-    let graph = executor.graph();
-    let mut hash = 0xCBF2_9CE4_8422_2325u64;
-    for source in graph.sources.iter().filter(|s| graph.values[s.value].kind.is_state()) {
-        for &element in executor.floats(source.value) {
-            hash = (hash.rotate_left(23) ^ u64::from(element.to_bits())).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        }
+/// Whether a file is there to go back to after training has diverged. The first version did not note it.
+fn holds_finite_state(path: &Path) -> Result<bool> {
+    match WeightFile::open_any(path) {
+        Ok(file) => Ok(file.notes().get("finite") != Some(&"no")),
+        Err(Error::Weights { .. }) => Ok(false),
+        Err(error) => Err(error),
     }
-    format!("{hash:016x}")
+}
+
+/// A hash of notes in the order of their names.
+fn notes_hash<'n>(notes: impl Iterator<Item = (&'n str, &'n str)>) -> String {
+    let sorted: BTreeMap<&str, &str> = notes.collect();
+    let text: String = sorted.iter().map(|(name, value)| format!("{name}\0{value}\0")).collect();
+    format!("{:016x}", hash::bytes(text.as_bytes()))
 }

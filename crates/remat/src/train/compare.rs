@@ -1,6 +1,6 @@
 //! Runs a model with and without a budget, side by side, and compares peak, time and bits.
 
-use super::{Optimizer, Session, Synthetic};
+use super::{Session, Synthetic, hash};
 use crate::error::Result;
 use crate::exec::Engine;
 use crate::ids::{NodeId, ValueId};
@@ -8,7 +8,6 @@ use crate::pipeline::{Prepared, Program};
 use crate::profile::Sample;
 use remat_plan::Bytes;
 use std::collections::{BTreeMap, HashSet};
-use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// One of the two programs.
 #[derive(Clone, PartialEq, Debug)]
@@ -40,17 +39,15 @@ pub struct Comparison {
 pub fn compare(
     prepared: &Prepared,
     program: &Program,
-    optimizer: &Optimizer,
     seed: u64,
     n_threads: usize,
     n_steps: usize,
     mut progress: impl FnMut(usize),
 ) -> Result<Comparison> {
-    let session = |program: &Program| {
-        Session::new(program.clone(), optimizer, Box::new(Synthetic { seed }), seed, n_threads)
-    };
+    let session =
+        |program: &Program| Session::new(program.clone(), Box::new(Synthetic { seed }), seed, n_threads);
     let mut sides = [session(&prepared.keep_all)?, session(program)?];
-    let gradients: HashSet<ValueId> = prepared.step.gradients.iter().map(|&(_, g)| g).collect();
+    let gradients: HashSet<ValueId> = prepared.step.roles.gradients.iter().map(|&(_, g)| g).collect();
     let mut hashes: [BTreeMap<ValueId, u64>; 2] = Default::default();
     let mut results: [Vec<super::StepResult>; 2] = Default::default();
     for step in 0..n_steps.max(1) {
@@ -58,9 +55,7 @@ pub fn compare(
             let mut observe = |node: NodeId, position: usize, bytes: &[u8]| {
                 let value = prepared.step.graph.nodes[node].outputs[position];
                 if gradients.contains(&value) {
-                    let mut hasher = DefaultHasher::new();
-                    bytes.hash(&mut hasher);
-                    hashes[side].insert(value, hasher.finish());
+                    hashes[side].insert(value, hash::bytes(bytes));
                 }
             };
             let result = if step == 0 { session.step(Some(&mut observe))? } else { session.step(None)? };
@@ -76,7 +71,7 @@ pub fn compare(
 fn summary(session: &Session, results: &[super::StepResult]) -> Side {
     let warm = if results.len() > 1 { &results[1..] } else { results };
     Side {
-        predicted_peak: session.executor().layout().arena,
+        predicted_peak: session.executor().program().peak(),
         measured_peak: results.iter().map(|r| r.stats.peak).max().unwrap_or(Bytes(0)),
         time: Sample::of(warm.iter().map(|r| r.stats.time.as_secs_f64()).collect()),
         n_runs: results.first().map_or(0, |r| r.stats.n_runs),
@@ -96,7 +91,7 @@ fn difference(
             return Some(format!("the loss of step {}: {} and {}", a.step, a.loss, b.loss));
         }
     }
-    for &(parameter, gradient) in &prepared.step.gradients {
+    for &(parameter, gradient) in &prepared.step.roles.gradients {
         if !hashes[0].contains_key(&gradient) || hashes[0].get(&gradient) != hashes[1].get(&gradient) {
             return Some(format!("the gradient of {}", graph.value_name(parameter)));
         }

@@ -1,17 +1,15 @@
-//! Several programs of one model against each other: in turn, whole steps, after a warm-up.
+//! Several programs of one model against each other: whole steps, alternating, after a warm-up.
 //!
 //! In every round each program begins from the same weights, runs the steps that warm up and then the timed ones;
 //! only one program is in memory at a time, so the largest decides how much is needed. What slows the machine down for
 //! a while slows down all of them. Since all begin alike, their losses and their state at the end of a round must be
 //! equal to the bit.
 
-use super::{Optimizer, Session, Synthetic};
+use super::{Session, Synthetic};
 use crate::error::Result;
-use crate::exec::Engine as _;
 use crate::pipeline::Program;
 use crate::profile::Sample;
 use remat_plan::Bytes;
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 /// How often.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -45,10 +43,9 @@ impl Performance {
     }
 }
 
-/// Runs the programs in turn. `progress` is called after every step.
+/// Runs the programs alternately. `progress` is called after every step.
 pub fn contest(
     programs: &[&Program],
-    optimizer: &Optimizer,
     seed: u64,
     n_threads: usize,
     rounds: Rounds,
@@ -61,7 +58,7 @@ pub fn contest(
             programs.iter().zip(times.iter_mut().zip(performances.iter_mut()))
         {
             let batches = Box::new(Synthetic { seed });
-            let mut session = Session::new((*program).clone(), optimizer, batches, seed, n_threads)?;
+            let mut session = Session::new((*program).clone(), batches, seed, n_threads)?;
             let (mut losses, mut measured_peak) = (Vec::new(), Bytes(0));
             for step in 0..rounds.n_warm_up + rounds.n_steps.max(1) {
                 let result = session.step(None)?;
@@ -73,19 +70,8 @@ pub fn contest(
                 progress();
             }
             let time = Sample::of(times.clone());
-            *performance = Some(Performance { time, measured_peak, losses, state: state_hash(&session) });
+            *performance = Some(Performance { time, measured_peak, losses, state: session.state_hash() });
         }
     }
     Ok(performances.into_iter().map(|p| p.expect("every program had its turn")).collect())
-}
-
-fn state_hash(session: &Session) -> u64 {
-    let executor = session.executor();
-    let mut hasher = DefaultHasher::new();
-    for source in &executor.graph().sources {
-        if executor.graph().values[source.value].kind.is_state() {
-            executor.bytes(source.value).hash(&mut hasher);
-        }
-    }
-    hasher.finish()
 }

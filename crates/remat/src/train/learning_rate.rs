@@ -1,4 +1,4 @@
-//! The learning rate of every step: a pure function of the step, so a run that goes on needs to know nothing else.
+//! The learning rate of every step: a pure function of the step, so a resumed run needs to know nothing else.
 
 /// How the rate falls after the warm-up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]

@@ -3,11 +3,9 @@
 //! The place is the number of steps done. Everything else a step depends on (batch, random numbers, learning rate) is a
 //! function of that number and the seed, so state and step are all that a checkpoint needs.
 
-use super::{Batches, LearningRate, Optimizer, check_indices};
+use super::{Batch, Batches, LearningRate, Part, hash};
 use crate::error::Result;
 use crate::exec::{Engine, Executor, Observer, StepStats};
-use crate::graph::Kind;
-use crate::ids::ValueId;
 use crate::op::{MicroBatch, Run};
 use crate::pipeline::Program;
 use remat_plan::Bytes;
@@ -37,36 +35,15 @@ pub struct Session {
     pub learning_rate: LearningRate,
     seed: u64,
     step: u64,
-    n_micro: u64,
-    loss: ValueId,
-    gradient_norm: Option<ValueId>,
-    batch_sources: Vec<usize>,
 }
 
 impl Session {
-    /// Reserves the memory and initialises the model. The learning rate is constant until another is set.
-    pub fn new(
-        program: Program,
-        optimizer: &Optimizer,
-        batches: Box<dyn Batches>,
-        seed: u64,
-        n_threads: usize,
-    ) -> Result<Session> {
-        let mut executor = Executor::new(program.schedule, program.layout, n_threads)?;
+    /// Reserves the memory and initialises the model. The learning rate is the optimizer's until another is set.
+    pub fn new(program: Program, batches: Box<dyn Batches>, seed: u64, n_threads: usize) -> Result<Session> {
+        let rate = program.roles().optimizer.map_or(0.0, |optimizer| optimizer.learning_rate);
+        let mut executor = Executor::new(program, n_threads)?;
         executor.initialise(seed);
-        let graph = executor.graph();
-        let is_batch = |&i: &usize| graph.values[graph.sources[i].value].kind == Kind::Input;
-        Ok(Session {
-            batch_sources: (0..graph.sources.len()).filter(is_batch).collect(),
-            loss: graph.outputs[0],
-            gradient_norm: optimizer.clip_norm.and(graph.outputs.get(1).copied()),
-            executor,
-            batches,
-            learning_rate: LearningRate::constant(optimizer.learning_rate),
-            seed,
-            step: 0,
-            n_micro: optimizer.micro_batches.max(1),
-        })
+        Ok(Session { executor, batches, learning_rate: LearningRate::constant(rate), seed, step: 0 })
     }
 
     /// The memory and the program.
@@ -79,14 +56,35 @@ impl Session {
         &mut self.executor
     }
 
+    /// Seed of weights, data and dropout.
+    pub fn seed(&self) -> u64 {
+        self.seed
+    }
+
     /// Steps done.
     pub fn steps_done(&self) -> u64 {
         self.step
     }
 
-    /// Goes on as if this many steps had been done; the state is the caller's to fill.
+    /// Continues as if this many steps had been done; the state is the caller's to fill.
     pub fn continue_after(&mut self, step: u64) {
         self.step = step;
+    }
+
+    /// A hash of all parameters, buffers and optimizer state. Checkpoints hold it, so its definition does not change.
+    pub fn state_hash(&self) -> u64 {
+        hash::floats(self.state().flatten().copied())
+    }
+
+    /// Whether no parameter, statistic or optimizer state is infinite or not a number.
+    pub fn is_finite(&self) -> bool {
+        self.state().all(|floats| floats.iter().all(|x| x.is_finite()))
+    }
+
+    fn state(&self) -> impl Iterator<Item = &[f32]> {
+        let graph = self.executor.graph();
+        let states = graph.sources.iter().filter(|source| graph.values[source.value].kind.is_state());
+        states.map(|source| self.executor.floats(source.value))
     }
 
     /// Runs the next step. The observer sees every value as it is made.
@@ -95,26 +93,26 @@ impl Session {
         let learning_rate = self.learning_rate.at(step);
         let mut stats = StepStats { time: Duration::ZERO, peak: Bytes(0), n_runs: 0 };
         let mut loss = 0.0;
-        for index in 0..self.n_micro {
-            let micro = MicroBatch { index, count: self.n_micro };
+        let roles = self.executor.program().roles();
+        let (loss_value, norm_value, count) = (roles.loss, roles.gradient_norm, roles.micro_batches());
+        for index in 0..count {
+            let micro = MicroBatch { index, count };
             let run = Run { seed: self.seed, step, learning_rate, micro };
-            for &i in &self.batch_sources {
-                let source = self.executor.graph().sources[i].clone();
-                self.batches.fill(run.batch(), &source, self.executor.bytes_mut(source.value))?;
-            }
-            check_indices(&self.executor)?;
+            let mut batch = Batch::new(run.batch(), Part::Training, self.seed, self.executor.batch_mut());
+            self.batches.fill(&mut batch)?;
+            batch.check()?;
             let part = self.executor.step(&run, observer.as_deref_mut());
             stats.time += part.time;
             stats.peak = stats.peak.max(part.peak);
             stats.n_runs += part.n_runs;
-            loss += f64::from(self.executor.floats(self.loss)[0]);
+            loss += f64::from(self.executor.floats(loss_value)[0]);
         }
         self.step = step;
         Ok(StepResult {
             step,
-            loss: (loss / self.n_micro as f64) as f32,
+            loss: (loss / count as f64) as f32,
             learning_rate,
-            gradient_norm: self.gradient_norm.map(|norm| self.executor.floats(norm)[0]),
+            gradient_norm: norm_value.map(|norm| self.executor.floats(norm)[0]),
             stats,
         })
     }

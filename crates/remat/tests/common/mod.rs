@@ -1,13 +1,13 @@
 //! What the tests of the promises share: the oracle's answers and a run that is held against them.
 
-use remat::autodiff::TrainingStep;
 use remat::exec::{Engine, Executor, Reference};
-use remat::graph::{Kind, Source};
+use remat::graph::Source;
 use remat::ids::{NodeId, ValueId};
 use remat::op::{MicroBatch, Run};
 use remat::pipeline::Program;
 use remat::profile::Machine;
-use remat::train::{Batches, Synthetic};
+use remat::step::TrainingStep;
+use remat::train::{Batch, Batches, Part, Synthetic};
 use std::collections::{BTreeMap, HashSet};
 
 /// Steps that are compared: enough for optimizer state and running statistics to matter.
@@ -25,7 +25,7 @@ pub(crate) struct Bits {
 }
 
 impl Bits {
-    /// The first thing that differs, as a sentence; whole dumps help nobody.
+    /// The first thing that differs, as a sentence; whole dumps do not help.
     pub(crate) fn difference(&self, other: &Bits) -> Option<String> {
         if self.losses != other.losses {
             let floats = |bits: &[u32]| bits.iter().map(|&b| f32::from_bits(b)).collect::<Vec<_>>();
@@ -53,14 +53,8 @@ fn hash(bytes: &[u8]) -> u64 {
 }
 
 fn fill_batch(engine: &mut dyn Engine, step: u64) {
-    let sources = engine.graph().sources.clone();
-    for source in
-        sources.iter().filter(|s| engine.graph().values[s.value].kind == Kind::Input).collect::<Vec<_>>()
-    {
-        Synthetic { seed: 5 }
-            .fill(step, source, engine.bytes_mut(source.value))
-            .expect("synthetic data never fails");
-    }
+    let mut batch = Batch::new(step, Part::Training, 0, engine.batch_mut());
+    Synthetic { seed: 5 }.fill(&mut batch).expect("synthetic data never fails");
 }
 
 /// What the oracle computed, and the state it began with.
@@ -76,7 +70,7 @@ fn record<E: Engine>(
     of: &TrainingStep,
     mut step: impl FnMut(&mut E, &Run, &mut dyn FnMut(NodeId, usize, &[u8])),
 ) -> Bits {
-    let gradients: HashSet<ValueId> = of.gradients.iter().map(|&(_, g)| g).collect();
+    let gradients: HashSet<ValueId> = of.roles.gradients.iter().map(|&(_, g)| g).collect();
     let mut bits = Bits::default();
     for number in 1..=N_STEPS {
         fill_batch(engine, number);
@@ -90,7 +84,7 @@ fn record<E: Engine>(
             }
         };
         step(engine, &run, &mut observe);
-        bits.losses.push(engine.floats(of.loss)[0].to_bits());
+        bits.losses.push(engine.floats(of.roles.loss)[0].to_bits());
     }
     for source in states(of) {
         bits.state.insert(source.name.clone(), hash(engine.bytes(source.value)));
@@ -109,7 +103,7 @@ pub(crate) fn reference(of: &TrainingStep, n_threads: usize) -> Oracle {
     let initial = states(of).map(|s| (s.value, engine.bytes(s.value).to_vec())).collect();
     let bits = record(&mut engine, of, |engine, run, observe| engine.step(run, Some(observe)));
     assert!(bits.losses.iter().all(|&l| f32::from_bits(l).is_finite()), "the loss is not finite");
-    assert_eq!(bits.gradients.len(), of.gradients.len() * N_STEPS as usize, "every gradient is seen");
+    assert_eq!(bits.gradients.len(), of.roles.gradients.len() * N_STEPS as usize, "every gradient is seen");
     Oracle { bits, initial }
 }
 
@@ -122,8 +116,7 @@ pub(crate) fn check_run(
     n_threads: usize,
     context: &str,
 ) {
-    let mut engine = Executor::new(program.schedule.clone(), program.layout.clone(), n_threads)
-        .expect("memory and threads");
+    let mut engine = Executor::new(program.clone(), n_threads).expect("memory and threads");
     engine.poison = true;
     for (value, bytes) in &oracle.initial {
         engine.bytes_mut(*value).copy_from_slice(bytes);

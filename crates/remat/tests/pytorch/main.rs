@@ -11,14 +11,14 @@ mod fixture;
 mod weights;
 
 use fixture::{GradientFacts, ModelFixture, Pair};
-use remat::autodiff::{TrainingStep, training_step};
 use remat::exec::{Engine, Reference, as_floats_mut};
 use remat::graph::{Builder, FileLayout, Graph, Init, Kind, Source, Type};
 use remat::model::{self, Options};
 use remat::op::adam::Adam;
 use remat::op::sgd::Sgd;
 use remat::op::{MicroBatch, Op, Run};
-use remat::train::{Optimizer, Rule};
+use remat::optimizer::{Optimizer, Rule};
+use remat::step::{TrainingStep, training_step};
 use serde_json::{Map, Value};
 
 const LOSS_TOLERANCE: f64 = 1e-5;
@@ -36,7 +36,7 @@ impl Model {
         fixture.options.iter().for_each(|(name, value)| typed.set(name, value));
         let forward =
             model::find(name).and_then(|m| m.build(&typed)).expect("the fixture's options are the model's");
-        let step = training_step(&forward, optimizer).expect("every model can be trained");
+        let step = training_step(forward.graph(), optimizer).expect("every model can be trained");
         let mut engine = Reference::new(step.graph.clone(), 2).expect("two threads can be had");
         engine.initialise(0);
         for source in &step.graph.sources {
@@ -48,7 +48,7 @@ impl Model {
     /// Runs step `number` (from 1) and returns its loss.
     fn run(&mut self, number: u64, learning_rate: f64) -> f64 {
         self.engine.step(&Run { seed: 0, step: number, learning_rate, micro: MicroBatch::ONLY }, None);
-        f64::from(self.engine.floats(self.step.loss)[0])
+        f64::from(self.engine.floats(self.step.roles.loss)[0])
     }
 
     fn source(&self, name: &str) -> &Source {
@@ -59,8 +59,13 @@ impl Model {
     /// The gradient of a parameter in PyTorch's element order.
     fn gradient(&self, name: &str) -> Vec<f64> {
         let source = self.source(name);
-        let &(_, gradient) =
-            self.step.gradients.iter().find(|g| g.0 == source.value).expect("every parameter is trained");
+        let &(_, gradient) = self
+            .step
+            .roles
+            .gradients
+            .iter()
+            .find(|g| g.0 == source.value)
+            .expect("every parameter is trained");
         let ours = self.engine.floats(gradient);
         pytorch_order(&self.step.graph, source).map(|i| f64::from(ours[i])).collect()
     }
@@ -253,10 +258,7 @@ fn optimizers_over_five_updates() {
             }
             .into(),
         };
-        let n_states = match op {
-            Op::Sgd(_) => usize::from(momentum != 0.0),
-            _ => 2,
-        };
+        let n_states = if op.is::<Sgd>() { usize::from(momentum != 0.0) } else { 2 };
         let ty = Type::f32(&[fixture.start.len()]).unwrap();
         let mut b = Builder::new("update");
         let parameter = b.parameter("parameter", ty.clone(), Init::Constant(0.0));

@@ -9,6 +9,7 @@
 //! [`BytePairs::to_json`] writes the tokenizer in the form that Hugging Face's `tokenizers` reads. That package itself
 //! would add dozens of crates to the build for these two hundred lines.
 
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeSet, BinaryHeap, HashMap};
 
 /// Ids are stored in two bytes.
@@ -16,15 +17,16 @@ pub(super) const MAX_VOCABULARY: usize = 1 << 16;
 const N_BYTES: usize = 256;
 
 /// A trained tokenizer: the pairs in the order in which they were merged.
-#[derive(Clone, PartialEq, Debug)]
-pub(super) struct BytePairs {
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(into = "serde_json::Value", try_from = "serde_json::Value")]
+pub struct BytePairs {
     merges: Vec<(u32, u32)>,
     rank: HashMap<(u32, u32), u32>,
 }
 
 impl BytePairs {
     /// Trains on `text` until there are `vocabulary` tokens, or until no pair occurs twice.
-    pub(super) fn train(text: &str, vocabulary: usize) -> BytePairs {
+    pub fn train(text: &str, vocabulary: usize) -> BytePairs {
         let mut counts: HashMap<&str, i64> = HashMap::new();
         for piece in pieces(text) {
             *counts.entry(piece).or_default() += 1;
@@ -43,12 +45,12 @@ impl BytePairs {
     }
 
     /// Number of tokens.
-    pub(super) fn vocabulary(&self) -> usize {
+    pub fn vocabulary(&self) -> usize {
         N_BYTES + self.merges.len()
     }
 
     /// Calls `each` with every token of the text.
-    pub(super) fn encode<'t>(&self, text: &'t str, mut each: impl FnMut(u32)) {
+    pub fn encode<'t>(&self, text: &'t str, mut each: impl FnMut(u32)) {
         let mut known: HashMap<&'t str, Vec<u32>> = HashMap::new();
         for piece in pieces(text) {
             known.entry(piece).or_insert_with(|| self.encode_piece(piece)).iter().for_each(|&t| each(t));
@@ -65,8 +67,48 @@ impl BytePairs {
         }
     }
 
+    /// The bytes of a token; none for a number that is no token.
+    pub fn bytes(&self, token: u32) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let mut rest = vec![token];
+        while let Some(token) = rest.pop() {
+            match (
+                u8::try_from(token),
+                (token as usize).checked_sub(N_BYTES).and_then(|i| self.merges.get(i)),
+            ) {
+                (Ok(byte), _) => bytes.push(byte),
+                (_, Some(&(left, right))) => rest.extend([right, left]),
+                _ => {}
+            }
+        }
+        bytes
+    }
+
+    /// Reads what [`BytePairs::to_json`] wrote, or says what is wrong with it.
+    pub fn from_json(json: &serde_json::Value) -> Result<BytePairs, String> {
+        let letters = byte_letters();
+        let mut ids: HashMap<String, u32> = letters.iter().map(char::to_string).zip(0..).collect();
+        let list =
+            json["model"]["merges"].as_array().ok_or("is no tokenizer of byte pairs: it has no merges")?;
+        if list.len() > MAX_VOCABULARY - N_BYTES {
+            return Err(format!("has {} merges; at most {MAX_VOCABULARY} tokens are possible", list.len()));
+        }
+        let mut merges = Vec::with_capacity(list.len());
+        for merge in list {
+            let part = |i: usize| merge[i].as_str().and_then(|name| Some((name, *ids.get(name)?)));
+            let (Some((left_name, left)), Some((right_name, right))) = (part(0), part(1)) else {
+                return Err(format!("merges {merge}, which are not two tokens that come before"));
+            };
+            let name = format!("{left_name}{right_name}");
+            ids.insert(name, (N_BYTES + merges.len()) as u32);
+            merges.push((left, right));
+        }
+        let rank = merges.iter().copied().zip(0..).collect();
+        Ok(BytePairs { merges, rank })
+    }
+
     /// The tokenizer as `tokenizer.json` of Hugging Face's `tokenizers`.
-    pub(super) fn to_json(&self) -> serde_json::Value {
+    pub fn to_json(&self) -> serde_json::Value {
         let letters = byte_letters();
         let mut names: Vec<String> = letters.iter().map(char::to_string).collect();
         let mut merges = Vec::new();
@@ -89,6 +131,19 @@ impl BytePairs {
                 "end_of_word_suffix": null, "fuse_unk": false, "byte_fallback": false, "ignore_merges": false,
                 "vocab": vocabulary, "merges": merges},
         })
+    }
+}
+
+impl From<BytePairs> for serde_json::Value {
+    fn from(pairs: BytePairs) -> serde_json::Value {
+        pairs.to_json()
+    }
+}
+
+impl TryFrom<serde_json::Value> for BytePairs {
+    type Error = String;
+    fn try_from(json: serde_json::Value) -> Result<BytePairs, String> {
+        BytePairs::from_json(&json)
     }
 }
 
@@ -131,11 +186,11 @@ fn merge_in(tokens: &mut Vec<u32>, pair: (u32, u32), token: u32) {
     tokens.truncate(kept);
 }
 
-/// Words under way to their tokens, and how often each pair stands side by side.
+/// Words under way to their tokens, and how often each pair occurs side by side.
 struct Training {
     words: Vec<(Vec<u32>, i64)>,
     count: HashMap<(u32, u32), i64>,
-    /// Words in which a pair may stand.
+    /// Words in which a pair may occur.
     places: HashMap<(u32, u32), BTreeSet<u32>>,
     /// Counts that were true when they were pushed; stale ones are skipped.
     queue: BinaryHeap<(i64, std::cmp::Reverse<(u32, u32)>)>,

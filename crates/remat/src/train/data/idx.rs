@@ -19,7 +19,9 @@ impl IdxImages {
     /// Reads the images, and the labels from the file beside them whose name differs as MNIST's names do.
     pub(super) fn open(images: &Path) -> Result<IdxImages> {
         let labels = labels_path(images).ok_or_else(|| {
-            bad_data(images.display(), "has no `images-idx3` in its name, so its labels cannot be found")
+            let message = "is not a data set of images: give a folder with one subfolder of images per class, a folder \
+                           with IDX files, or an IDX file with `images-idx3` in its name";
+            bad_data(images.display(), message)
         })?;
         let (extents, pixels) = read(images)?;
         let [n, height, width] = extents[..] else {

@@ -1,4 +1,4 @@
-//! Labelled images as batches: shuffled anew every epoch, scaled to the model's size and normalised.
+//! Labelled images as batches: reshuffled every epoch, scaled to the model's size and normalised.
 //!
 //! In: IDX files as MNIST has them, or a folder with a subfolder of images per class. Out: [`Batches`]. Training images are
 //! visited in a shuffled order, each once per epoch; held-out ones in their own order. Grey images are normalised by
@@ -6,51 +6,18 @@
 
 use super::folder::ImageFolder;
 use super::idx::{self, IdxImages};
-use super::resize::resize;
 use super::shuffle::shuffled;
-use super::{Batches, HELD_OUT_SHARE, Part, bad_data, fingerprint};
+use super::{Batch, Batches, Dataset, HELD_OUT_SHARE, ImageScale, ImageShape, Part, bad_data, input_shape};
 use crate::error::Result;
-use crate::exec::as_floats_mut;
-use crate::graph::Source;
+use crate::graph::Graph;
+use crate::train::{About, hash};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-
-/// Mean and deviation of ImageNet's channels.
-const COLOUR: [(f32, f32); 3] = [(0.485, 0.229), (0.456, 0.224), (0.406, 0.225)];
-
-/// The size of a model's input.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct ImageShape {
-    /// Rows.
-    pub height: usize,
-    /// Columns.
-    pub width: usize,
-    /// 1 or 3; grey images are repeated for every channel.
-    pub channels: usize,
-}
-
-impl ImageShape {
-    /// The shape of a model's input without its batch: an image, or as many numbers as a grey square has.
-    pub fn of_input(shape: &[usize]) -> Option<ImageShape> {
-        match *shape {
-            [_, height, width, channels @ (1 | 3)] => Some(ImageShape { height, width, channels }),
-            [_, features] => {
-                let side = features.isqrt();
-                (side * side == features).then_some(ImageShape { height: side, width: side, channels: 1 })
-            }
-            _ => None,
-        }
-    }
-
-    fn numel(&self) -> usize {
-        self.height * self.width * self.channels
-    }
-}
+use std::sync::{Arc, Mutex, PoisonError};
 
 #[derive(Debug)]
 enum Set {
-    /// With the mean and deviation of the training images.
-    Idx(IdxImages, (f32, f32)),
+    /// With how its pixels are normalised: by the training images.
+    Idx(IdxImages, ImageScale),
     Folder(ImageFolder),
 }
 
@@ -59,6 +26,14 @@ impl Set {
         match self {
             Set::Idx(idx, _) => idx.labels.len(),
             Set::Folder(folder) => folder.files.len(),
+        }
+    }
+
+    /// Fails when an image cannot be read.
+    fn check(&self, example: usize) -> Result<()> {
+        match self {
+            Set::Idx(..) => Ok(()),
+            Set::Folder(folder) => folder.decode(example).map(|_| ()),
         }
     }
 }
@@ -71,12 +46,18 @@ pub struct Images {
     held_out: Option<Arc<Set>>,
     n_classes: usize,
     identity: String,
+    /// Images that were replaced by others because they cannot be read; `None` when the first one ends the run.
+    skipped: Option<Arc<Skipped>>,
 }
+
+/// Why images were skipped, in the order in which they were met.
+type Skipped = Mutex<Vec<String>>;
 
 impl Images {
     /// Opens a folder with IDX files, a single IDX file of images, or a folder of classes (or one that holds `train` and `val`).
     pub fn open(path: &Path) -> Result<Images> {
-        let found = if path.is_dir() { idx_files(path)? } else { Some((path.to_owned(), None)) };
+        let kind = std::fs::metadata(path).map_err(crate::Error::io(format!("read {}", path.display())))?;
+        let found = if kind.is_dir() { idx_files(path)? } else { Some((path.to_owned(), None)) };
         match found {
             Some((training, held_out)) => Images::open_idx(&training, held_out.as_deref()),
             None => Images::open_folder(path),
@@ -89,11 +70,17 @@ impl Images {
         let all = [Some(&training), held_out.as_ref()];
         let labels = all.iter().flatten().flat_map(|set| &set.labels);
         let n_classes = labels.max().map_or(0, |&most| usize::from(most) + 1);
-        let print = fingerprint(&training.pixels) ^ fingerprint(&training.labels).rotate_left(1);
+        let print = hash::bytes(&training.pixels) ^ hash::bytes(&training.labels).rotate_left(1);
         let identity = format!("idx {print:016x}, {} images", training.labels.len());
-        let scale = mean_and_deviation(&training.pixels);
+        let scale = ImageScale::of_grey(&training.pixels);
         let set = |idx| Arc::new(Set::Idx(idx, scale));
-        Ok(Images { training: set(training), held_out: held_out.map(set), n_classes, identity })
+        Ok(Images {
+            training: set(training),
+            held_out: held_out.map(set),
+            n_classes,
+            identity,
+            skipped: None,
+        })
     }
 
     fn open_folder(path: &Path) -> Result<Images> {
@@ -105,10 +92,11 @@ impl Images {
         };
         let training = ImageFolder::open(&training)?;
         let held_out = held_out.as_deref().map(ImageFolder::open).transpose()?;
-        if let Some(other) = held_out.as_ref().filter(|other| other.n_classes != training.n_classes) {
+        if let Some(other) = held_out.as_ref().filter(|other| other.classes.len() != training.classes.len()) {
             let message = format!(
                 "has {} classes for training and {} for evaluation",
-                training.n_classes, other.n_classes
+                training.classes.len(),
+                other.classes.len()
             );
             return Err(bad_data(path.display(), message));
         }
@@ -117,11 +105,29 @@ impl Images {
             let size = std::fs::metadata(file).map_or(0, |meta| meta.len());
             names.push_str(&format!("{label}/{:?} {size}\n", file.file_name().unwrap_or_default()));
         }
-        let print = fingerprint(names.as_bytes());
+        let print = hash::bytes(names.as_bytes());
         let identity = format!("folder {print:016x}, {} images", training.files.len());
-        let n_classes = training.n_classes;
+        let n_classes = training.classes.len();
         let set = |folder| Arc::new(Set::Folder(folder));
-        Ok(Images { training: set(training), held_out: held_out.map(set), n_classes, identity })
+        Ok(Images {
+            training: set(training),
+            held_out: held_out.map(set),
+            n_classes,
+            identity,
+            skipped: None,
+        })
+    }
+
+    /// Replaces every image that cannot be read by the next one that can, instead of ending the run. A batch stays a
+    /// function of the seed and its number, so a run that met a bad image can be resumed this way.
+    pub fn skip_bad_images(self) -> Images {
+        Images { skipped: Some(Arc::default()), ..self }
+    }
+
+    /// Why images were skipped so far, each with its path.
+    pub fn skipped(&self) -> Vec<String> {
+        let list = |skipped: &Arc<Skipped>| skipped.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        self.skipped.as_ref().map(list).unwrap_or_default()
     }
 
     /// The `classes` that a model for these images needs.
@@ -151,7 +157,9 @@ impl Images {
             let message = format!("has {} images, too few to hold one out of ten back", self.training.len());
             return Err(bad_data("images", message));
         }
-        Ok(ImageBatches { set: Arc::clone(set), examples, part, shape, seed })
+        let skipped = self.skipped.clone();
+        let is_bad = vec![None; examples.len()];
+        Ok(ImageBatches { set: Arc::clone(set), examples, part, shape, seed, skipped, is_bad })
     }
 }
 
@@ -163,6 +171,9 @@ pub struct ImageBatches {
     part: Part,
     shape: ImageShape,
     seed: u64,
+    skipped: Option<Arc<Skipped>>,
+    /// What is known about each example where bad ones are skipped.
+    is_bad: Vec<Option<bool>>,
 }
 
 impl ImageBatches {
@@ -171,13 +182,28 @@ impl ImageBatches {
         self.examples.len()
     }
 
-    fn example(&self, position: u64) -> usize {
-        let n = self.examples.len() as u64;
-        let at = match self.part {
-            Part::Training => shuffled(self.seed, n, position),
-            Part::HeldOut => position % n,
-        };
-        self.examples[at as usize] as usize
+    /// The image at a position of the run. Labels ask as well as pixels, so both skip the same images.
+    fn example(&mut self, position: u64) -> Result<usize> {
+        let n = self.examples.len();
+        let first = match self.part {
+            Part::Training => shuffled(self.seed, n as u64, position),
+            Part::HeldOut => position % n as u64,
+        } as usize;
+        let Some(skipped) = self.skipped.clone() else { return Ok(self.examples[first] as usize) };
+        for at in (first..n).chain(0..first) {
+            let example = self.examples[at] as usize;
+            if self.is_bad[at].is_none() {
+                let checked = self.set.check(example);
+                self.is_bad[at] = Some(checked.is_err());
+                if let Err(error) = checked {
+                    skipped.lock().unwrap_or_else(PoisonError::into_inner).push(error.to_string());
+                }
+            }
+            if self.is_bad[at] == Some(false) {
+                return Ok(example);
+            }
+        }
+        Err(bad_data("images", format!("none of the {n} images can be read")))
     }
 
     fn label(&self, example: usize) -> i32 {
@@ -188,25 +214,11 @@ impl ImageBatches {
     }
 
     fn pixels(&self, example: usize, out: &mut [f32]) -> Result<()> {
-        let ImageShape { height, width, channels } = self.shape;
         match &*self.set {
-            Set::Idx(idx, (mean, deviation)) => {
-                let grey = resize(idx.image(example), (idx.height, idx.width), (height, width), 1);
-                for (grey, out) in grey.iter().zip(out.chunks_exact_mut(channels)) {
-                    out.fill((grey / 255.0 - mean) / deviation);
-                }
-            }
+            Set::Idx(idx, scale) => scale.grey(idx.image(example), (idx.height, idx.width), self.shape, out),
             Set::Folder(folder) => {
-                let (pixels, from_height, from_width) = folder.decode(example)?;
-                let scaled = resize(&pixels, (from_height, from_width), (height, width), 3);
-                for (rgb, out) in scaled.chunks_exact(3).zip(out.chunks_exact_mut(channels)) {
-                    let normal = |c: usize| (rgb[c] / 255.0 - COLOUR[c].0) / COLOUR[c].1;
-                    let colours = [normal(0), normal(1), normal(2)];
-                    match out {
-                        [grey] => *grey = colours.iter().sum::<f32>() / 3.0,
-                        out => out.copy_from_slice(&colours),
-                    }
-                }
+                let (pixels, height, width) = folder.decode(example)?;
+                ImageScale::Colour.rgb(&pixels, (height, width), self.shape, out);
             }
         }
         Ok(())
@@ -214,36 +226,49 @@ impl ImageBatches {
 }
 
 impl Batches for ImageBatches {
-    fn fill(&mut self, batch: u64, source: &Source, bytes: &mut [u8]) -> Result<()> {
-        if source.name == "input" {
-            let size = self.shape.numel();
-            let floats = as_floats_mut(bytes);
-            let first = (batch - 1) * (floats.len() / size) as u64;
-            for (position, out) in (first..).zip(floats.chunks_exact_mut(size)) {
-                self.pixels(self.example(position), out)?;
-            }
-        } else {
-            let first = (batch - 1) * (bytes.len() / 4) as u64;
-            for (position, out) in (first..).zip(bytes.chunks_exact_mut(4)) {
-                out.copy_from_slice(&self.label(self.example(position)).to_ne_bytes());
+    fn fill(&mut self, batch: &mut Batch<'_>) -> Result<()> {
+        let number = batch.number();
+        for input in batch.inputs() {
+            if input.name() == "input" {
+                let size = self.shape.numel();
+                let floats = input.floats()?;
+                let first = (number - 1) * (floats.len() / size) as u64;
+                for (position, out) in (first..).zip(floats.chunks_exact_mut(size)) {
+                    let example = self.example(position)?;
+                    self.pixels(example, out)?;
+                }
+            } else {
+                let labels = input.integers()?;
+                let first = (number - 1) * labels.len() as u64;
+                for (position, out) in (first..).zip(labels) {
+                    let example = self.example(position)?;
+                    *out = self.label(example);
+                }
             }
         }
         Ok(())
     }
 }
 
-fn mean_and_deviation(pixels: &[u8]) -> (f32, f32) {
-    let (mut sum, mut squares) = (0u64, 0u64);
-    for &pixel in pixels {
-        sum += u64::from(pixel);
-        squares += u64::from(pixel) * u64::from(pixel);
+impl Dataset for Images {
+    fn batches(&self, model: &Graph, part: Part, seed: u64) -> Result<Box<dyn Batches>> {
+        let shape = input_shape(model)?;
+        let image = ImageShape::of_input(shape)
+            .ok_or_else(|| bad_data(&model.name, format!("does not read images: its input is {shape:?}")))?;
+        Ok(Box::new(Images::batches(self, part, image, seed)?))
     }
-    let n = pixels.len().max(1) as f64;
-    let mean = sum as f64 / n;
-    let variance = squares as f64 / n - mean * mean;
-    // Images of one colour are left as they are.
-    let deviation = if variance > 0.0 { variance.sqrt() } else { 255.0 };
-    ((mean / 255.0) as f32, (deviation / 255.0) as f32)
+
+    fn identity(&self) -> String {
+        Images::identity(self)
+    }
+
+    fn about(&self) -> About {
+        let (classes, scale) = match &*self.training {
+            Set::Idx(_, scale) => ((0..self.n_classes).map(|class| class.to_string()).collect(), *scale),
+            Set::Folder(folder) => (folder.classes.clone(), ImageScale::Colour),
+        };
+        About::Images { classes, scale }
+    }
 }
 
 /// The IDX files of a folder: images for training and, where there are two such files, for evaluation.
@@ -270,15 +295,10 @@ fn idx_files(folder: &Path) -> Result<Option<(PathBuf, Option<PathBuf>)>> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::batch::tests::fill_pair;
+    use super::super::pixels::COLOUR;
     use super::*;
-    use crate::graph::{FileLayout, Init};
-    use crate::ids::{Id as _, ValueId};
     use std::io::Write as _;
-
-    fn source(name: &str) -> Source {
-        let (value, init) = (ValueId::new(0), Init::Batch);
-        Source { value, name: name.to_owned(), init, file_layout: FileLayout::Same }
-    }
 
     fn idx(extents: &[u32], data: &[u8]) -> Vec<u8> {
         let mut bytes = vec![0, 0, 8, extents.len() as u8];
@@ -298,20 +318,13 @@ mod tests {
         packed.finish().unwrap();
     }
 
-    fn pixels(batches: &mut ImageBatches, number: u64, n: usize) -> Result<Vec<f32>> {
-        // Whole words, so that the floats are aligned.
-        let mut words = vec![0f32; n * batches.shape.numel()];
-        let len = words.len() * 4;
-        // SAFETY: a float is four writable bytes, and any bytes are a float.
-        let bytes = unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast::<u8>(), len) };
-        batches.fill(number, &source("input"), bytes).map(|()| words)
+    fn filled(batches: &mut ImageBatches, number: u64, n: usize) -> Result<(Vec<f32>, Vec<i32>)> {
+        let ImageShape { height, width, channels } = batches.shape;
+        fill_pair(batches, number, &[n, height, width, channels], &[n])
     }
 
     fn batch(batches: &mut ImageBatches, number: u64, n: usize) -> (Vec<f32>, Vec<i32>) {
-        let mut labels = vec![0; 4 * n];
-        batches.fill(number, &source("labels"), &mut labels).unwrap();
-        let labels = labels.chunks_exact(4).map(|b| i32::from_ne_bytes(b.try_into().unwrap()));
-        (pixels(batches, number, n).unwrap(), labels.collect())
+        filled(batches, number, n).unwrap()
     }
 
     #[test]
@@ -368,9 +381,22 @@ mod tests {
         assert!((0..3).all(|c| (back(c) - 200.0).abs() < 5.0), "{grey:?}");
         for broken in [&b"no picture"[..], b"\x89PNG\r\n\x1a\n", b"\xFF\xD8\xFF\xE0"] {
             std::fs::write(folder.path().join("b/4.jpeg"), broken).unwrap();
-            let message = pixels(&mut held_out, 1, 1).unwrap_err().to_string();
+            let message = filled(&mut held_out, 1, 1).unwrap_err().to_string();
             assert!(message.contains("4.jpeg") && message.contains("cannot be decoded"), "{message}");
         }
+        // Skipped, the only image that is held out leaves nothing; in training its place goes to the next one.
+        let images = images.skip_bad_images();
+        assert!(filled(&mut images.batches(Part::HeldOut, shape, 1).unwrap(), 1, 1).is_err());
+        std::fs::write(folder.path().join("a/1.png"), "no picture").unwrap();
+        let mut training = images.batches(Part::Training, shape, 1).unwrap();
+        let (skipping, labels) = batch(&mut training, 1, 9);
+        for (image, label) in skipping.chunks(48).zip(labels) {
+            assert_eq!(image[0] > image[2], label == 0, "pixels and labels skip the same images");
+        }
+        let differing = skipping.chunks(48).zip(pictures.chunks(48)).filter(|(a, b)| a != b).count();
+        assert!(differing <= 1, "{differing} images changed");
+        let skipped = images.skipped();
+        assert!(skipped.len() == 2 && skipped[1].contains("a/1.png"), "{skipped:?}");
     }
 
     #[test]

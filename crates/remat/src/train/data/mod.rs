@@ -1,30 +1,87 @@
-//! Where batches come from. A batch is a function of the seed and its number, so any step can be run again and a run
-//! that goes on needs no position in the data.
+//! Where batches come from. A batch is a function of the seed and its number, so any step can be run again and a resumed
+//! run needs no position in the data.
 //!
-//! [`Synthetic`] needs no files; [`Text`] cuts windows from a corpus; [`Images`] reads IDX files or folders of images.
+//! [`Synthetic`] needs no files; [`Text`] cuts windows from a corpus; [`Images`] reads IDX files or folders of images; a
+//! loader of your own implements [`Batches`].
 
+mod batch;
 mod byte_pairs;
 mod folder;
 mod idx;
 mod images;
+mod pixels;
 mod resize;
 mod shuffle;
 mod text;
 mod token_file;
+mod vocabulary;
 
-pub use images::{ImageShape, Images};
+pub use batch::{Batch, BatchInput};
+pub use byte_pairs::BytePairs;
+pub use images::Images;
+pub use pixels::{ImageScale, ImageShape, decode_image};
 pub use text::{Objective, Text, Tokenizer};
+pub use vocabulary::Vocabulary;
 
+use super::About;
 use crate::error::{Error, Result};
-use crate::exec::{Engine, as_floats_mut};
-use crate::graph::{Init, Source};
-use remat_kernels::rng::Key;
+use crate::graph::Graph;
+use remat_kernels::rng::{Key, normal_f32, uniform_u32};
 use std::fmt::Debug;
 
-/// Fills the batch inputs of a model before every step.
+/// A loader: fills the inputs of a batch. The same number, part and seed give the same batch.
+///
+/// ```
+/// use remat::prelude::*;
+///
+/// /// Points on two circles: which one?
+/// #[derive(Clone, Debug)]
+/// struct Circles;
+///
+/// impl Batches for Circles {
+///     fn fill(&mut self, batch: &mut Batch<'_>) -> remat::Result<()> {
+///         let first = batch.number() as usize * 1000;
+///         for (i, point) in batch.floats("input")?.chunks_exact_mut(2).enumerate() {
+///             let (angle, radius) = ((first + i) as f32, 1.0 + (i % 2) as f32);
+///             point.copy_from_slice(&[radius * angle.cos(), radius * angle.sin()]);
+///         }
+///         batch.integers("labels")?.iter_mut().enumerate().for_each(|(i, label)| *label = (i % 2) as i32);
+///         Ok(())
+///     }
+/// }
+/// ```
 pub trait Batches: Debug {
-    /// Fills one input of one batch. Batches are numbered from 1 through the whole run.
-    fn fill(&mut self, batch: u64, source: &Source, bytes: &mut [u8]) -> Result<()>;
+    /// Fills one batch.
+    fn fill(&mut self, batch: &mut Batch<'_>) -> Result<()>;
+
+    /// What the data is, in a few words: a run is resumed only with the same data.
+    fn identity(&self) -> String {
+        "a loader of its own".to_owned()
+    }
+}
+
+/// Data that can be cut into batches for a model: a loader is one, and so are [`Text`] and [`Images`].
+pub trait Dataset: Debug {
+    /// Batches for the inputs of a model.
+    fn batches(&self, model: &Graph, part: Part, seed: u64) -> Result<Box<dyn Batches>>;
+
+    /// What the data is: its kind and a fingerprint.
+    fn identity(&self) -> String;
+
+    /// What using the trained model needs to know.
+    fn about(&self) -> About {
+        About::Numbers
+    }
+}
+
+impl<B: Batches + Clone + 'static> Dataset for B {
+    fn batches(&self, _: &Graph, _: Part, _: u64) -> Result<Box<dyn Batches>> {
+        Ok(Box::new(self.clone()))
+    }
+
+    fn identity(&self) -> String {
+        Batches::identity(self)
+    }
 }
 
 /// Random batches: normal floats and uniform indices, the same for the same seed, number and input name.
@@ -34,24 +91,34 @@ pub struct Synthetic {
     pub seed: u64,
 }
 
+/// A stream of synthetic data that training does not use.
+const HELD_OUT_SEED: u64 = 0x4845_4C44_4F55_5421;
+
 impl Batches for Synthetic {
-    fn fill(&mut self, batch: u64, source: &Source, bytes: &mut [u8]) -> Result<()> {
-        let key = Key::new(self.seed, batch, crate::model::init::name_hash(&source.name));
-        match source.init {
-            Init::Indices(limit) | Init::Labels(limit) => {
-                for (index, element) in bytes.chunks_exact_mut(4).enumerate() {
-                    let random = u64::from(remat_kernels::rng::uniform_u32(key, index as u64));
-                    let below_limit = (random * limit as u64) >> 32;
-                    element.copy_from_slice(&(below_limit as i32).to_ne_bytes());
+    fn fill(&mut self, batch: &mut Batch<'_>) -> Result<()> {
+        let seed = self.seed ^ if batch.part() == Part::HeldOut { HELD_OUT_SEED } else { 0 };
+        let number = batch.number();
+        for input in batch.inputs() {
+            let key = Key::new(seed, number, crate::exec::init::name_hash(input.name()));
+            match input.limit() {
+                Some(limit) => {
+                    for (index, element) in input.integers()?.iter_mut().enumerate() {
+                        let random = u64::from(uniform_u32(key, index as u64));
+                        *element = ((random * limit as u64) >> 32) as i32;
+                    }
                 }
-            }
-            _ => {
-                for (index, element) in as_floats_mut(bytes).iter_mut().enumerate() {
-                    *element = remat_kernels::rng::normal_f32(key, index as u64);
+                None => {
+                    for (index, element) in input.floats()?.iter_mut().enumerate() {
+                        *element = normal_f32(key, index as u64);
+                    }
                 }
             }
         }
         Ok(())
+    }
+
+    fn identity(&self) -> String {
+        "synthetic".to_owned()
     }
 }
 
@@ -67,40 +134,15 @@ pub enum Part {
 /// One in this many examples, or the last one in this many tokens, is held out, unless the data has a part for it.
 const HELD_OUT_SHARE: usize = 10;
 
-/// A hash of bytes by whole words, for telling one data set from another.
-fn fingerprint(bytes: &[u8]) -> u64 {
-    let word = |chunk: &[u8]| {
-        let mut word = [0; 8];
-        word[..chunk.len()].copy_from_slice(chunk);
-        u64::from_le_bytes(word)
-    };
-    bytes.chunks(8).map(word).fold(bytes.len() as u64, |hash, word| {
-        (hash.rotate_left(23) ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15)
-    })
-}
-
 /// An error about data, with its place.
 fn bad_data(place: impl std::fmt::Display, message: impl Into<String>) -> Error {
     Error::TrainingData { place: place.to_string(), message: message.into() }
 }
 
-/// Refuses indices that an op would read out of range. Negative labels mean "ignore" and are allowed.
-pub fn check_indices(engine: &dyn Engine) -> Result<()> {
-    engine.graph().sources.iter().try_for_each(|source| check_source(source, engine.bytes(source.value)))
-}
-
-/// The same for one input.
-pub(super) fn check_source(source: &Source, bytes: &[u8]) -> Result<()> {
-    let (limit, may_be_negative) = match source.init {
-        Init::Indices(limit) => (limit, false),
-        Init::Labels(limit) => (limit, true),
-        _ => return Ok(()),
-    };
-    for (index, element) in bytes.chunks_exact(4).enumerate() {
-        let value = i32::from_ne_bytes([element[0], element[1], element[2], element[3]]);
-        if usize::try_from(value).map_or(!may_be_negative, |v| v >= limit) {
-            return Err(Error::Data { what: source.name.clone(), index, value: value.into(), limit });
-        }
-    }
-    Ok(())
+/// The shape of the input of a model that loaders of this crate fill.
+fn input_shape(model: &Graph) -> Result<&[usize]> {
+    let input = model.sources.iter().find(|source| source.name == "input");
+    let missing =
+        || bad_data(&model.name, "has no input called `input` to fill; call it that, or write a loader");
+    Ok(model.values[input.ok_or_else(missing)?.value].ty.shape())
 }

@@ -50,7 +50,7 @@ mod tests {
     #[test]
     fn sizes_change_and_means_stay() {
         assert_eq!(resize(&[1, 2, 3, 4], (2, 2), (2, 2), 1), [1.0, 2.0, 3.0, 4.0]);
-        // Twice as large: between two pixels lies their mixture, beyond the last it goes on.
+        // Twice as large: between two pixels lies their mixture, beyond the last it continues.
         assert_eq!(resize(&[0, 100], (1, 2), (1, 4), 1), [0.0, 25.0, 75.0, 100.0]);
         // A fine pattern becomes grey.
         let stripes: Vec<u8> = (0..64 * 64).map(|i| if i % 2 == 0 { 0 } else { 200 }).collect();

@@ -1,12 +1,13 @@
 //! Text as batches: windows of tokens, with what comes next or what was hidden as labels.
 //!
-//! In: a corpus and a tokenizer. Out: [`Batches`] whose windows lie anywhere in the training part (drawn anew for every
+//! In: a corpus and a tokenizer. Out: [`Batches`] whose windows lie anywhere in the training part (drawn again for every
 //! batch), or one after the other in the held-out tail.
 
 use super::token_file::{self, Tokens};
-use super::{Batches, HELD_OUT_SHARE, Part, bad_data, fingerprint};
+use super::{Batch, Batches, Dataset, HELD_OUT_SHARE, Part, Vocabulary, bad_data, input_shape};
 use crate::error::Result;
-use crate::graph::Source;
+use crate::graph::Graph;
+use crate::train::{About, hash};
 use remat_kernels::rng::{Key, uniform_f32, uniform_u32};
 use std::ops::Range;
 use std::path::Path;
@@ -58,7 +59,7 @@ pub enum Objective {
 pub struct Text {
     tokens: Arc<Tokens>,
     /// Tokens of the corpus, without the mask token.
-    vocabulary: usize,
+    vocabulary: Arc<Vocabulary>,
     fingerprint: u64,
     tokenizer: Tokenizer,
     objective: Objective,
@@ -68,18 +69,28 @@ impl Text {
     /// Opens a corpus. Byte pairs are trained the first time and kept in `cache`.
     pub fn open(corpus: &Path, tokenizer: Tokenizer, objective: Objective, cache: &Path) -> Result<Text> {
         let (tokens, vocabulary) = match tokenizer {
-            Tokenizer::Bytes => (Tokens::Bytes(token_file::map(corpus)?), 256),
-            Tokenizer::BytePairs(vocabulary) => {
-                token_file::byte_pairs(corpus, vocabulary, cache, |n| n - n / HELD_OUT_SHARE)?
+            Tokenizer::Bytes => (Tokens::Bytes(token_file::map(corpus)?), Vocabulary::Bytes),
+            Tokenizer::BytePairs(size) => {
+                let (tokens, pairs) =
+                    token_file::byte_pairs(corpus, size, cache, |n| n - n / HELD_OUT_SHARE)?;
+                (tokens, Vocabulary::BytePairs(pairs))
             }
         };
-        let fingerprint = fingerprint(&token_file::map(corpus)?);
-        Ok(Text { tokens: Arc::new(tokens), vocabulary, fingerprint, tokenizer, objective })
+        let fingerprint = hash::bytes(&token_file::map(corpus)?);
+        let (tokens, vocabulary) = (Arc::new(tokens), Arc::new(vocabulary));
+        Ok(Text { tokens, vocabulary, fingerprint, tokenizer, objective })
+    }
+
+    /// Opens a corpus for a model that predicts the next token; byte pairs are kept beside the file.
+    pub fn file(corpus: impl AsRef<Path>, tokenizer: Tokenizer) -> Result<Text> {
+        let corpus = corpus.as_ref();
+        let folder = corpus.parent().filter(|parent| !parent.as_os_str().is_empty());
+        Text::open(corpus, tokenizer, Objective::NextToken, folder.unwrap_or(Path::new(".")))
     }
 
     /// The `vocab` that a model for this text needs.
     pub fn vocabulary(&self) -> usize {
-        self.vocabulary + usize::from(self.objective == Objective::Masked)
+        self.vocabulary.len() + usize::from(self.objective == Objective::Masked)
     }
 
     /// Number of tokens in the corpus.
@@ -115,6 +126,23 @@ impl Text {
     }
 }
 
+impl Dataset for Text {
+    fn batches(&self, model: &Graph, part: Part, seed: u64) -> Result<Box<dyn Batches>> {
+        match *input_shape(model)? {
+            [_, seq] => Ok(Box::new(Text::batches(self, part, seq, seed)?)),
+            ref shape => Err(bad_data(&model.name, format!("does not read text: its input is {shape:?}"))),
+        }
+    }
+
+    fn identity(&self) -> String {
+        Text::identity(self)
+    }
+
+    fn about(&self) -> About {
+        About::Text((*self.vocabulary).clone())
+    }
+}
+
 /// Windows of one part of a corpus.
 #[derive(Clone, Debug)]
 pub struct TextBatches {
@@ -134,7 +162,7 @@ impl TextBatches {
         let n_starts = (self.range.len() - self.seq) as u64;
         let offset = match self.part {
             Part::Training => {
-                let key = Key::new(self.seed, batch, crate::model::init::name_hash("text window"));
+                let key = Key::new(self.seed, batch, crate::exec::init::name_hash("text window"));
                 // Two numbers make a long one: a corpus may have more than 2^32 tokens.
                 let high = u64::from(uniform_u32(key, 2 * row as u64));
                 let low = u64::from(uniform_u32(key, 2 * row as u64 + 1));
@@ -158,9 +186,9 @@ impl TextBatches {
             return (token, -1);
         }
         let shown = match uniform_f32(key, draw + 1) {
-            u if u < 0.8 => self.text.vocabulary as i32,
+            u if u < 0.8 => self.text.vocabulary.len() as i32,
             u if u < 0.9 => {
-                ((u64::from(uniform_u32(key, draw + 2)) * self.text.vocabulary as u64) >> 32) as i32
+                ((u64::from(uniform_u32(key, draw + 2)) * self.text.vocabulary.len() as u64) >> 32) as i32
             }
             _ => token,
         };
@@ -169,15 +197,19 @@ impl TextBatches {
 }
 
 impl Batches for TextBatches {
-    fn fill(&mut self, batch: u64, source: &Source, bytes: &mut [u8]) -> Result<()> {
-        let n_rows = bytes.len() / 4 / self.seq;
-        let is_input = source.name == "input";
-        let key = Key::new(self.seed, batch, crate::model::init::name_hash("text mask"));
-        for (row, out) in bytes.chunks_exact_mut(4 * self.seq).enumerate() {
-            let start = self.start(batch, row, n_rows);
-            for (i, out) in out.chunks_exact_mut(4).enumerate() {
-                let (input, label) = self.at(key, start, row, i);
-                out.copy_from_slice(&(if is_input { input } else { label }).to_ne_bytes());
+    fn fill(&mut self, batch: &mut Batch<'_>) -> Result<()> {
+        let number = batch.number();
+        let key = Key::new(self.seed, number, crate::exec::init::name_hash("text mask"));
+        for input in batch.inputs() {
+            let is_input = input.name() == "input";
+            let elements = input.integers()?;
+            let n_rows = elements.len() / self.seq;
+            for (row, out) in elements.chunks_exact_mut(self.seq).enumerate() {
+                let start = self.start(number, row, n_rows);
+                for (i, out) in out.iter_mut().enumerate() {
+                    let (input, label) = self.at(key, start, row, i);
+                    *out = if is_input { input } else { label };
+                }
             }
         }
         Ok(())
@@ -186,23 +218,12 @@ impl Batches for TextBatches {
 
 #[cfg(test)]
 mod tests {
+    use super::super::batch::tests::fill_tokens;
     use super::*;
-    use crate::graph::{FileLayout, Init};
-    use crate::ids::{Id as _, ValueId};
-
-    fn source(name: &str) -> Source {
-        Source {
-            value: ValueId::new(0),
-            name: name.to_owned(),
-            init: Init::Batch,
-            file_layout: FileLayout::Same,
-        }
-    }
 
     fn filled(batches: &mut TextBatches, batch: u64, name: &str) -> Vec<i32> {
-        let mut bytes = vec![0; 4 * 3 * batches.seq];
-        batches.fill(batch, &source(name), &mut bytes).unwrap();
-        bytes.chunks_exact(4).map(|b| i32::from_ne_bytes(b.try_into().unwrap())).collect()
+        let seq = batches.seq;
+        fill_tokens(batches, batch, &[3, seq], name)
     }
 
     fn corpus() -> (tempfile::TempDir, std::path::PathBuf) {

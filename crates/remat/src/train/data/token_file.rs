@@ -3,15 +3,17 @@
 //! A corpus of bytes is its own token file. Byte pairs are trained and encoded once and written beside the corpus: a
 //! header of [`HEADER`] bytes (name and version, fingerprint of the corpus, size of the vocabulary, number of tokens)
 //! and two bytes per token. The file appears complete or not at all. One that belongs to another state of the corpus is
-//! made anew.
+//! made again.
 
+use super::bad_data;
 use super::byte_pairs::{BytePairs, MAX_VOCABULARY};
-use super::{bad_data, fingerprint};
 use crate::error::{Error, Result};
+use crate::files;
+use crate::train::hash;
 use memmap2::Mmap;
 use std::fs::File;
 use std::io::{BufWriter, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 const MAGIC: &[u8; 16] = b"remat.tokens/1\n\0";
 const HEADER: usize = 40;
@@ -49,7 +51,14 @@ impl Tokens {
 pub(super) fn map(path: &Path) -> Result<Mmap> {
     let action = || format!("read {}", path.display());
     let file = File::open(path).map_err(Error::io(action()))?;
-    if file.metadata().map_err(Error::io(action()))?.len() == 0 {
+    let found = file.metadata().map_err(Error::io(action()))?;
+    if found.is_dir() {
+        return Err(bad_data(path.display(), "is a folder; a language model needs a text file"));
+    }
+    if !found.is_file() {
+        return Err(bad_data(path.display(), "is not a regular file; a language model needs a text file"));
+    }
+    if found.len() == 0 {
         return Err(bad_data(path.display(), "is empty"));
     }
     // SAFETY: the mapping is only read. Whoever changes the file during the run changes the data of the run, which is
@@ -57,24 +66,27 @@ pub(super) fn map(path: &Path) -> Result<Mmap> {
     unsafe { Mmap::map(&file) }.map_err(Error::io(action()))
 }
 
-/// The tokens of a corpus by byte pairs and the size of their vocabulary; trained on `trained_share` of the corpus from
+/// The tokens of a corpus by byte pairs, with the pairs; trained on `trained_share` of the corpus from
 /// its beginning. Files go to `cache`.
 pub(super) fn byte_pairs(
     corpus: &Path,
     vocabulary: usize,
     cache: &Path,
     trained_bytes: impl FnOnce(usize) -> usize,
-) -> Result<(Tokens, usize)> {
+) -> Result<(Tokens, BytePairs)> {
     if !(257..=MAX_VOCABULARY).contains(&vocabulary) {
         let message = format!("a byte-pair vocabulary has 257 to {MAX_VOCABULARY} tokens, got {vocabulary}");
         return Err(bad_data("tokenizer", message));
     }
     let text = map(corpus)?;
-    let of_corpus = fingerprint(&text);
+    let of_corpus = hash::bytes(&text);
     let name = corpus.file_name().unwrap_or_default().to_string_lossy();
     let path = cache.join(format!("{name}.bpe-{vocabulary}.tokens"));
-    if let Some(found) = cached(&path, of_corpus, vocabulary)? {
-        return Ok(found);
+    let json = path.with_extension("json");
+    if let (Some((tokens, size)), Some(pairs)) = (cached(&path, of_corpus, vocabulary)?, cached_pairs(&json)?)
+        && pairs.vocabulary() == size
+    {
+        return Ok((tokens, pairs));
     }
     let text = std::str::from_utf8(&text).map_err(|e| {
         let message = format!("is not UTF-8 at byte {}; byte tokens read any file", e.valid_up_to());
@@ -85,7 +97,6 @@ pub(super) fn byte_pairs(
         end += 1;
     }
     let tokenizer = BytePairs::train(&text[..end], vocabulary);
-    let json = path.with_extension("json");
     replace(&json, |file| serde_json::to_writer(file, &tokenizer.to_json()).map_err(Into::into))?;
     replace(&path, |file| {
         let mut n_tokens = 0u64;
@@ -102,8 +113,18 @@ pub(super) fn byte_pairs(
         });
         written
     })?;
-    cached(&path, of_corpus, vocabulary)?
-        .ok_or_else(|| bad_data(path.display(), "cannot be read back; is another run writing it?"))
+    let found = cached(&path, of_corpus, vocabulary)?;
+    let found = found.map(|(tokens, _)| (tokens, tokenizer));
+    found.ok_or_else(|| bad_data(path.display(), "cannot be read back; is another run writing it?"))
+}
+
+/// The tokenizer beside a token file; `None` when it is missing or no tokenizer of ours, and then it is made again.
+fn cached_pairs(path: &Path) -> Result<Option<BytePairs>> {
+    match std::fs::read(path) {
+        Ok(text) => Ok(serde_json::from_slice(&text).ok()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(Error::io(format!("read {}", path.display()))(error)),
+    }
 }
 
 /// The token file if it is there and belongs to the corpus.
@@ -125,18 +146,6 @@ fn cached(path: &Path, of_corpus: u64, vocabulary: usize) -> Result<Option<(Toke
 
 /// Writes a file, whole or not at all.
 fn replace(path: &Path, write: impl FnOnce(&mut BufWriter<File>) -> std::io::Result<()>) -> Result<()> {
-    let mut temporary = path.as_os_str().to_owned();
-    temporary.push(format!(".{}.partial", std::process::id()));
-    let temporary = PathBuf::from(temporary);
-    let written = File::create(&temporary).and_then(|file| {
-        let mut file = BufWriter::new(file);
-        write(&mut file)?;
-        file.into_inner()?.sync_all()?;
-        std::fs::rename(&temporary, path)
-    });
-    written.map_err(|e| {
-        // The first failure is the one to report; a left-over file is only untidy.
-        let _ = std::fs::remove_file(&temporary);
-        Error::io(format!("write {}; another --cache folder may do", path.display()))(e)
-    })
+    let action = format!("write {}; another --cache folder may do", path.display());
+    files::replace(path, write).map_err(Error::io(action))
 }

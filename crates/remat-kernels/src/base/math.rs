@@ -1,0 +1,249 @@
+//! Exponential functions and what is made of them, without branches, so that they become vector code.
+//!
+//! [`exp`] is a function of one `f32`, and the compiler makes vectors of loops over it. The others take any `Lanes`.
+//! They are polynomials, after a reduction of the range and a look into a table of eight numbers where there is an
+//! exponential. The coefficients interpolate the function at Chebyshev nodes or make the largest error smallest. Not a
+//! number in gives not a number out. Multiply-adds are fused everywhere (`mul_add` rounds once on every CPU, in a library
+//! call where there is no instruction), so the bits are the same on every CPU.
+//!
+//! **Why by hand.** `libm` is scalar and branches, so loops over it stay scalar; bindings to a C library of vector functions
+//! would need a C compiler; and what the standard library calls differs between systems, and so do its bits.
+
+mod lanes;
+
+pub(crate) use lanes::Lanes;
+#[cfg(target_arch = "x86_64")]
+pub(crate) use lanes::Vectors;
+
+/// `1.5 * 2^23 + 127`: adding it rounds a small number `n` to an integer, and the low bits of the sum are then `n + 127`,
+/// the exponent field of `2^n`.
+const ROUND: f32 = 12_583_039.0;
+/// Bits of an `f32` below its exponent field.
+const MANTISSA_BITS: u32 = 23;
+/// `ln 2` in two parts; the first has so few bits that its product with an exponent is exact.
+const LN_2_HIGH: f32 = 355.0 / 512.0;
+const LN_2_LOW: f32 = (std::f64::consts::LN_2 - 355.0 / 512.0) as f32;
+
+/// `e^x`, within 2 units in the last place for `x` in `-87.3..88.3`; below it zero, above it infinity.
+#[inline(always)]
+pub fn exp(x: f32) -> f32 {
+    // Comparisons rather than `clamp`, because they let not-a-number through and need no call. At these ends the factor
+    // 2^n below is infinity and zero.
+    let x = if x > 89.0 { 89.0 } else { x };
+    let x = if x < -88.0 { -88.0 } else { x };
+    // x = n ln 2 + r with |r| <= ln(2) / 2.
+    let shifted = x.mul_add(std::f32::consts::LOG2_E, ROUND);
+    let n = shifted - ROUND;
+    let r = n.mul_add(-LN_2_LOW, n.mul_add(-LN_2_HIGH, x));
+    // e^r = 1 + r + r² q(r); relative error of the approximation 1e-8.
+    let q = degree_4(r, [0.5, 0.166_665_77, 0.041_666_553, 0.008_363_233, 0.001_392_625_1]);
+    let power = 1.0 + (r * r).mul_add(q, r);
+    power * f32::from_bits(shifted.to_bits() << MANTISSA_BITS)
+}
+
+/// `1.5 * 2^20 + 127`: adding it rounds a small number to eighths, and the low bits of the sum are then the eighths of
+/// the number and 127.
+const ROUND_TO_EIGHTHS: f32 = 1_572_991.0;
+
+/// `2^y` for `y` in `-126.0..=127.0`, within 2e-7 (relative).
+#[inline(always)]
+pub(crate) fn exp2_bounded<T: Lanes>(y: T) -> T {
+    let round = T::splat(ROUND_TO_EIGHTHS);
+    let shifted = (y + round).in_step();
+    exp2_of_parts(shifted, y - (shifted - round))
+}
+
+/// `e^x` for `x` in `-87.0..=88.0`, within 2e-7 + 1.4e-8 |x| (relative), and 0 at -88: faster than [`exp`], because
+/// nothing is done about other `x` and about the error of the constant `log2 e`.
+#[inline(always)]
+pub(crate) fn exp_bounded<T: Lanes>(x: T) -> T {
+    let (log2_e, round) = (T::splat(std::f32::consts::LOG2_E), T::splat(ROUND_TO_EIGHTHS));
+    let shifted = x.mul_add(log2_e, round).in_step();
+    exp2_of_parts(shifted, x.mul_add(log2_e, round - shifted))
+}
+
+/// `2^(n + r)` of `r` in `-1/16..=1/16` and a number of eighths, which is given as `n + ROUND_TO_EIGHTHS`.
+///
+/// A table of eight numbers is a vector, so looking one up is an instruction, and it saves half of the polynomial.
+#[inline(always)]
+fn exp2_of_parts<T: Lanes>(shifted: T, r: T) -> T {
+    // 2^r = 1 + r q(r); relative error of the approximation 4e-8.
+    let c = [std::f32::consts::LN_2, 0.240_264_07, 0.055_509_318].map(T::splat);
+    let q = c[2].mul_add(r, c[1]).mul_add(r, c[0]).in_step();
+    (q.mul_add(r, T::splat(1.0)) * shifted.low_bits_as_eighths()).in_step()
+}
+
+/// The standard normal distribution function `Φ(x)`, within 2e-7 (absolute).
+///
+/// `Φ - 1/2` is odd: `x` times a polynomial in `x²`, which is shifted and scaled to `-1..=1`, where the powers stay small.
+/// From `|x| = 5.5` on the result is 0 or 1. Like `(1 + erf(x / √2)) / 2` it does not keep the relative accuracy of the
+/// left tail; that would take an exponential and a division.
+#[inline(always)]
+pub(crate) fn normal_cdf<T: Lanes>(x: T) -> T {
+    half_plus_odd(
+        x,
+        5.5,
+        [
+            0.128_551_93,
+            -0.064_172_47,
+            0.047_736_965,
+            -0.038_787_246,
+            0.032_082_204,
+            -0.026_112_655,
+            0.020_284_895,
+            -0.014_670_663_5,
+            0.010_478_309,
+            -0.007_675_946_7,
+            0.004_220_898,
+            -0.001_228_296_3,
+            0.001_036_025_6,
+            -0.001_369_194_6,
+            0.000_534_334_9,
+        ],
+    )
+}
+
+/// The derivative of `x Φ(x)`, `Φ(x) + x φ(x)`, within 3.5e-7 (absolute); 0 or 1 from `|x| = 6` on.
+///
+/// It is an odd function and 1/2, too, so it needs no density.
+#[inline(always)]
+pub(crate) fn gelu_slope<T: Lanes>(x: T) -> T {
+    half_plus_odd(
+        x,
+        6.0,
+        [
+            0.117_897_78,
+            -0.059_342_656,
+            0.046_055_466,
+            -0.042_373_575,
+            0.044_619_48,
+            -0.050_812_423,
+            0.057_997_35,
+            -0.065_161_385,
+            0.070_657_86,
+            -0.062_683_74,
+            0.042_893_592,
+            -0.042_592_07,
+            0.052_015_79,
+            -0.025_748_866,
+            -0.005_353_344,
+            -0.002_770_736_3,
+            0.013_824_779,
+            -0.005_789_957,
+        ],
+    )
+}
+
+/// `1/2 + x p(2 (x / end)² - 1)` for `x` in `-end..=end`, the values at the ends beyond.
+#[inline(always)]
+fn half_plus_odd<T: Lanes, const N: usize>(x: T, end: f32, p: [f32; N]) -> T {
+    let x = x.at_most(end).at_least(-end);
+    let s = (x * x).mul_add(T::splat(2.0 / (end * end)), T::splat(-1.0));
+    // Not fused, because the rounded product is exactly 1/2 at the ends.
+    T::splat(0.5) + x * polynomial_in_parts(s, p)
+}
+
+/// `c[0] + c[1] x + … + c[4] x⁴`; in short chains of dependent operations, which limit the speed
+/// more than the number of operations does.
+#[inline(always)]
+fn degree_4(x: f32, c: [f32; 5]) -> f32 {
+    let x2 = x * x;
+    let low = c[1].mul_add(x, c[0]);
+    let high = c[3].mul_add(x, c[2]);
+    c[4].mul_add(x2, high).mul_add(x2, low)
+}
+
+/// `c[0] + c[1] x + … + c[N - 1] x^(N - 1)`, more than eight terms: eight in one chain and the rest in another. Even and
+/// odd powers in a chain each would be faster; but where the signs alternate, neighbouring powers cancel as they are
+/// added, and less is lost to rounding.
+#[inline(always)]
+fn polynomial_in_parts<T: Lanes, const N: usize>(x: T, c: [f32; N]) -> T {
+    const LOW: usize = 8;
+    let (mut low, mut high) = (T::splat(c[LOW - 1]), T::splat(c[N - 1]));
+    for step in 2..=LOW.max(N - LOW) {
+        if step <= LOW {
+            low = low.mul_add(x, T::splat(c[LOW - step])).in_step();
+        }
+        if step <= N - LOW {
+            high = high.mul_add(x, T::splat(c[N - step])).in_step();
+        }
+    }
+    let x2 = x * x;
+    let x4 = x2 * x2;
+    high.mul_add(x4 * x4, low)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Distance in units of the last place of the (normal) `f32` nearest to `want`.
+    fn ulps(got: f32, want: f64) -> f64 {
+        let nearest = (want as f32).abs().max(f32::MIN_POSITIVE);
+        let unit = f32::from_bits(nearest.to_bits() + 1) - nearest;
+        (f64::from(got) - want).abs() / f64::from(unit)
+    }
+
+    fn sweep(from: f32, to: f32) -> impl Iterator<Item = f32> {
+        let n = 200_000;
+        (0..=n).map(move |i| from + (to - from) * (i as f32 / n as f32))
+    }
+
+    #[test]
+    fn exp_is_within_two_units_in_the_last_place() {
+        for x in sweep(-87.3, 88.3).chain(sweep(-1.0, 1.0)) {
+            let error = ulps(exp(x), libm::exp(f64::from(x)));
+            assert!(error <= 2.0, "exp({x}): {error} units");
+        }
+    }
+
+    #[test]
+    fn exp_at_the_ends_of_its_range() {
+        assert_eq!(exp(0.0), 1.0);
+        assert_eq!(exp(88.8), f32::INFINITY);
+        assert_eq!(exp(f32::INFINITY), f32::INFINITY);
+        assert_eq!(exp(-88.0), 0.0);
+        assert_eq!(exp(f32::NEG_INFINITY), 0.0);
+        assert!(exp(f32::NAN).is_nan());
+        assert!(exp(f32::from_bits(0x7fc0_0001)).is_nan());
+        // Between the normal range and zero: one of the neighbours of the true value, which is below 2^-126.
+        for x in sweep(-104.0, -87.3) {
+            assert!((0.0..=f32::MIN_POSITIVE * 1.1).contains(&exp(x)), "exp({x}) = {:e}", exp(x));
+        }
+        for x in sweep(88.3, 89.5) {
+            assert!(exp(x) > 2.2e38, "exp({x}) = {:e}", exp(x));
+        }
+    }
+
+    #[test]
+    fn bounded_exponentials_are_within_their_stated_error() {
+        for x in sweep(-87.0, 88.0).chain(sweep(-1.0, 1.0)) {
+            let error = f64::from(exp_bounded(x)) / libm::exp(f64::from(x)) - 1.0;
+            assert!(error.abs() < 2e-7 + 1.4e-8 * f64::from(x.abs()), "exp({x}): {error:e}");
+        }
+        for y in sweep(-126.0, 127.0).chain(sweep(-1.0, 1.0)) {
+            let error = f64::from(exp2_bounded(y)) / libm::exp2(f64::from(y)) - 1.0;
+            assert!(error.abs() < 2e-7, "2^{y}: {error:e}");
+        }
+        assert_eq!((exp_bounded(0.0), exp2_bounded(0.0), exp_bounded(-88.0)), (1.0, 1.0, 0.0));
+        assert!(exp_bounded(f32::NAN).is_nan() && exp2_bounded(f32::NAN).is_nan());
+    }
+
+    #[test]
+    fn normal_distribution_and_slope_are_within_their_stated_error() {
+        let cdf = |x: f64| 0.5 * libm::erfc(-x * std::f64::consts::FRAC_1_SQRT_2);
+        let slope = |x: f64| cdf(x) + x * libm::exp(-0.5 * x * x) / libm::sqrt(std::f64::consts::TAU);
+        let mut worst = (0.0f64, 0.0f64);
+        for x in sweep(-15.0, 15.0).chain(sweep(-6.0, 6.0)).chain(sweep(-1.0, 1.0)) {
+            let wide = f64::from(x);
+            let errors = (f64::from(normal_cdf(x)) - cdf(wide), f64::from(gelu_slope(x)) - slope(wide));
+            worst = (worst.0.max(errors.0.abs()), worst.1.max(errors.1.abs()));
+        }
+        assert!(worst.0 < 2e-7 && worst.1 < 3.5e-7, "{worst:?}");
+        for (function, end) in [(normal_cdf::<f32> as fn(f32) -> f32, 5.5), (gelu_slope::<f32>, 6.0)] {
+            assert_eq!([function(end), function(1e30), function(f32::INFINITY)], [1.0; 3]);
+            assert_eq!([function(-end), function(-1e30), function(f32::NEG_INFINITY)], [0.0; 3]);
+            assert!(function(f32::NAN).is_nan());
+        }
+    }
+}

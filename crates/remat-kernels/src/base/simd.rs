@@ -1,0 +1,38 @@
+//! One source, two machine codes: functions compiled for the baseline CPU and again for AVX2 with fused multiply-adds.
+//!
+//! The wide version is chosen at run time. It gives the same bits: the compiler never fuses a multiply with an add on
+//! its own, a `mul_add` in the source is fused on every CPU (by a slow library call where there is no instruction), and
+//! the order of sums is written out as arrays of lanes in the source.
+//!
+//! **Why by hand.** It is one short macro. The `multiversion` crate does the same with procedural macros, whose parser would be
+//! most of what this crate compiles, and `std::simd` is not stable.
+
+/// Defines a function whose body is compiled twice; callees must be `#[inline(always)]` to follow it.
+///
+/// Generic parameters are given in brackets before the arguments: `fn name[const N: usize](…)`.
+macro_rules! wide {
+    ($(#[$meta:meta])* $vis:vis fn $name:ident $([$($generics:tt)*])? ($($arg:ident: $ty:ty),* $(,)?) $(-> $ret:ty)?
+     $body:block) => {
+        $(#[$meta])*
+        #[allow(clippy::too_many_arguments)]
+        $vis fn $name<$($($generics)*)?>($($arg: $ty),*) $(-> $ret)? {
+            #[inline(always)]
+            fn body<$($($generics)*)?>($($arg: $ty),*) $(-> $ret)? $body
+
+            #[cfg(target_arch = "x86_64")]
+            {
+                #[target_feature(enable = "avx2,fma")]
+                fn avx2<$($($generics)*)?>($($arg: $ty),*) $(-> $ret)? {
+                    body($($arg),*)
+                }
+                if std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("fma") {
+                    // SAFETY: the CPU has both, as just detected.
+                    return unsafe { avx2($($arg),*) };
+                }
+            }
+            body($($arg),*)
+        }
+    };
+}
+
+pub(crate) use wide;

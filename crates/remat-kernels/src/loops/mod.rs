@@ -1,0 +1,4 @@
+//! Loops that many kernels share: over elements ([`map`]), and sums over rows and columns ([`rows`]).
+
+pub(crate) mod map;
+pub(crate) mod rows;

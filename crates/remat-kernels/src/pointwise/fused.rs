@@ -1,0 +1,165 @@
+//! The loop under fused element-wise programs: blocks that stay in the nearest cache from the first step to the last.
+//!
+//! In: the number of elements, the length of rows that some operands repeat, and a body that computes one block. The
+//! body calls ordinary element-wise kernels on parts of its operands; what passes from one to the next lies in a
+//! register file of a few blocks. Large tensors are read once and written once, whatever the number of steps, and
+//! each element sees the same arithmetic as in separate passes, so the bits are the same. Time O(n), no workspace.
+
+use std::cell::UnsafeCell;
+use std::ops::Range;
+
+use crate::base::par;
+use crate::base::raw::{Dst, Src};
+use crate::base::simd::wide;
+
+/// Elements of a block: with three operands and two registers it fills a cache of 32 KiB about once, and is long
+/// enough that choosing the kernel costs nothing.
+pub const BLOCK: usize = 2048;
+/// Values that can wait in registers at the same time.
+pub const REGISTERS: usize = 4;
+/// Elements per task, enough to pay for clearing the registers.
+const TASK: usize = 1 << 16;
+
+/// Blocks of intermediate values; each task has its own.
+pub struct Registers(UnsafeCell<[[f32; BLOCK]; REGISTERS]>);
+
+impl Registers {
+    fn new() -> Registers {
+        Registers(UnsafeCell::new([[0.0; BLOCK]; REGISTERS]))
+    }
+
+    /// The first `len` elements of a register, to be read.
+    pub fn src(&self, register: usize, len: usize) -> Src<'_> {
+        assert!(register < REGISTERS && len <= BLOCK, "register out of range");
+        // SAFETY: in range as asserted. The cell is not shared between threads, and what is read here is written only
+        // by the same kernel call, element for element, which is what `Src` and `Dst` are made for.
+        unsafe { Src::from_raw(self.0.get().cast::<f32>().add(register * BLOCK), len) }
+    }
+
+    /// The first `len` elements of a register, to be written.
+    pub fn dst(&self, register: usize, len: usize) -> Dst<'_> {
+        assert!(register < REGISTERS && len <= BLOCK, "register out of range");
+        // SAFETY: as above.
+        unsafe { Dst::from_raw(self.0.get().cast::<f32>().add(register * BLOCK), len) }
+    }
+}
+
+/// Runs `body` on blocks that cover `0..len`, in parallel. `row` is the length that repeated operands have (`len`
+/// without any): a block holds whole rows if they are short, and lies inside one row if they are long.
+pub fn for_each_block(len: usize, row: usize, body: impl Fn(Range<usize>, &Registers) + Sync + Send) {
+    let row = row.max(1);
+    let block = if row <= BLOCK { BLOCK / row * row } else { BLOCK };
+    par::for_each_range(len, TASK / block * block, |task| {
+        let registers = Registers::new();
+        let mut at = task.start;
+        while at < task.end {
+            let row_end = if row > BLOCK { (at / row + 1) * row } else { usize::MAX };
+            let end = (at + block).min(task.end).min(row_end);
+            body(at..end, &registers);
+            at = end;
+        }
+    });
+}
+
+/// The part of an operand that a block of [`for_each_block`] sees: its own elements, or for a repeated operand the
+/// row or the part of the row that the block covers.
+pub fn part<'a>(operand: Src<'a>, len: usize, block: &Range<usize>) -> Src<'a> {
+    let row = operand.len();
+    if row == len {
+        operand.part(block.start, block.len())
+    } else if row <= BLOCK {
+        operand
+    } else {
+        operand.part(block.start % row, block.len())
+    }
+}
+
+/// `y = (x - mean) * scale + bias` with one constant of each kind per column; rows repeat them. `y` may be `x`.
+pub fn normalise(x: Src<'_>, [mean, scale, bias]: [Src<'_>; 3], y: Dst<'_>) {
+    assert_eq!(x.len(), y.len(), "input and output have the same length");
+    assert!(mean.len() > 0 && x.len().is_multiple_of(mean.len()), "whole rows");
+    normalise_rows(x, mean, scale, bias, y);
+}
+
+/// Elements that pass through registers together.
+const LANES: usize = 16;
+
+wide! {
+    fn normalise_rows(x: Src<'_>, mean: Src<'_>, scale: Src<'_>, bias: Src<'_>, y: Dst<'_>) {
+        let row = mean.len();
+        let whole = row / LANES * LANES;
+        for start in (0..x.len()).step_by(row) {
+            for at in (0..whole).step_by(LANES) {
+                normalise_lanes::<LANES>(x, [mean, scale, bias], y, start, at);
+            }
+            for at in whole..row {
+                normalise_lanes::<1>(x, [mean, scale, bias], y, start, at);
+            }
+        }
+    }
+}
+
+/// Elements `at..at + W` of the row that begins at `start`.
+#[inline(always)]
+fn normalise_lanes<const W: usize>(x: Src<'_>, constants: [Src<'_>; 3], y: Dst<'_>, start: usize, at: usize) {
+    let x: [f32; W] = x.array(start + at);
+    let [mean, scale, bias]: [[f32; W]; 3] = constants.map(|constant| constant.array(at));
+    let mut out = [0.0; W];
+    for i in 0..W {
+        out[i] = (x[i] - mean[i]) * scale[i] + bias[i];
+    }
+    // SAFETY: the caller's block belongs to one task, which has read these elements already.
+    unsafe { y.write(start + at, &out) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pointwise::{activation, elementwise};
+    use crate::testing::{random, same_bits_in_any_pool};
+
+    /// `relu(a + row)` in one pass and in two.
+    #[test]
+    fn one_pass_gives_the_bits_of_separate_passes() {
+        let sizes =
+            [(1, 1), (7, 3), (100, 64), (3, 1000), (33, BLOCK), (5, BLOCK + 1), (3, 70_001), (40_000, 5)];
+        for (rows, cols) in sizes {
+            let (a, row) = (random(rows * cols, 1), random(cols, 2));
+            let fused = same_bits_in_any_pool(|| {
+                let mut y = vec![f32::NAN; a.len()];
+                let (a, row, out) = (Src::from(&a[..]), Src::from(&row[..]), Dst::from(&mut y[..]));
+                for_each_block(a.len(), row.len(), |block, registers| {
+                    let len = block.len();
+                    let (terms, sum) = ([a, row].map(|x| part(x, a.len(), &block)), registers.dst(0, len));
+                    elementwise::add(terms[0], terms[1], sum);
+                    activation::relu(registers.src(0, len), out.part(block.start, len));
+                });
+                y
+            });
+            let mut apart = vec![f32::NAN; a.len()];
+            elementwise::add(Src::from(&a[..]), Src::from(&row[..]), Dst::from(&mut apart[..]));
+            let sum = apart.clone();
+            activation::relu(Src::from(&sum[..]), Dst::from(&mut apart[..]));
+            let bits = |values: &[f32]| values.iter().map(|v| v.to_bits()).collect::<Vec<_>>();
+            assert!(bits(&fused) == bits(&apart), "[{rows}, {cols}]");
+        }
+    }
+
+    #[test]
+    fn blocks_cover_everything_once_and_keep_to_rows() {
+        for (len, row) in [(0, 1), (1, 1), (10_000, 10_000), (9_000, 3), (BLOCK * 100, BLOCK * 10 + 5)] {
+            let seen: Vec<_> = (0..len).map(|_| std::sync::atomic::AtomicU8::new(0)).collect();
+            for_each_block(len, row, |block, _| {
+                assert!(row > BLOCK || block.start % row == 0, "a block begins with a row");
+                assert!(
+                    row <= BLOCK || block.start / row == (block.end - 1) / row,
+                    "a block stays in its row"
+                );
+                block.for_each(|i| {
+                    seen[i].fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                });
+            });
+            assert!(seen.iter().all(|n| n.load(std::sync::atomic::Ordering::Relaxed) == 1), "{len}, {row}");
+        }
+    }
+}

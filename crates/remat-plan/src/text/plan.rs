@@ -1,0 +1,119 @@
+//! The text form of a plan: one line per step, with the names of nodes and values as comments.
+
+use super::problem::header;
+use crate::ids::{NodeId, ValueId};
+use crate::lines::{TextError, Word, lines};
+use crate::plan::{PLAN_SCHEMA, Plan, PlanError, Status, Step};
+use crate::problem::Problem;
+use crate::units::Bytes;
+use std::fmt::Write as _;
+
+const KEYWORDS: [(&str, Keyword); 9] = [
+    ("problem", Keyword::Problem),
+    ("planner", Keyword::Planner),
+    ("status", Keyword::Status),
+    ("budget_bytes", Keyword::Budget),
+    ("peak_bytes", Keyword::Peak),
+    ("cost", Keyword::Cost),
+    ("lower_bound", Keyword::LowerBound),
+    ("compute", Keyword::Compute),
+    ("free", Keyword::Free),
+];
+
+#[derive(Clone, Copy, PartialEq)]
+enum Keyword {
+    Problem,
+    Planner,
+    Status,
+    Budget,
+    Peak,
+    Cost,
+    LowerBound,
+    Compute,
+    Free,
+}
+
+/// What every plan has to say of itself.
+const REQUIRED: [Keyword; 6] =
+    [Keyword::Problem, Keyword::Planner, Keyword::Status, Keyword::Budget, Keyword::Peak, Keyword::Cost];
+
+impl Plan {
+    /// Reads the text form of `remat.plan/1` for the given problem.
+    pub fn from_text(text: &str, problem: &Problem) -> Result<Plan, PlanError> {
+        let plan = parse(text)?;
+        plan.suits(problem)?;
+        Ok(plan)
+    }
+
+    /// Writes the text form of `remat.plan/1`. The problem gives the names in the comments.
+    pub fn to_text(&self, problem: &Problem) -> String {
+        let mut text = format!("{PLAN_SCHEMA}\nproblem {}\n", Word(&self.problem));
+        let _ = writeln!(text, "planner {}\nstatus {}", Word(&self.planner), self.status.name());
+        let _ = writeln!(text, "budget_bytes {}\npeak_bytes {}", self.budget_bytes.0, self.peak_bytes.0);
+        let _ = writeln!(text, "cost {:?}", self.cost);
+        if let Some(bound) = self.lower_bound {
+            let _ = writeln!(text, "lower_bound {bound:?}");
+        }
+        if !self.steps.is_empty() {
+            text.push('\n');
+        }
+        for step in &self.steps {
+            let (start, name) = match *step {
+                Step::Compute(node) => {
+                    (format!("compute {node}"), problem.nodes.get(node.index()).map(|node| &node.name))
+                }
+                Step::Free(value) => {
+                    (format!("free %{value}"), problem.values.get(value.index()).map(|value| &value.name))
+                }
+            };
+            let _ = match name {
+                Some(name) => writeln!(text, "{start:<16}# {}", Word(name)),
+                None => writeln!(text, "{start}"),
+            };
+        }
+        text
+    }
+}
+
+fn parse(text: &str) -> Result<Plan, TextError> {
+    let mut plan = Plan {
+        problem: String::new(),
+        planner: String::new(),
+        status: Status::Feasible,
+        budget_bytes: Bytes::ZERO,
+        peak_bytes: Bytes::ZERO,
+        cost: 0.0,
+        lower_bound: None,
+        steps: Vec::new(),
+    };
+    let statuses = Status::ALL.map(|status| (status.name(), status));
+    let mut missing = REQUIRED.to_vec();
+    let mut lines = lines(text);
+    header(&mut lines, PLAN_SCHEMA)?;
+    for mut line in lines {
+        let keyword = line.one_of("the beginning of a line", &KEYWORDS)?;
+        missing.retain(|&other| other != keyword);
+        match keyword {
+            Keyword::Problem => plan.problem = line.word("the name of the problem")?,
+            Keyword::Planner => plan.planner = line.word("the name of the planner")?,
+            Keyword::Status => plan.status = line.one_of("a status", &statuses)?,
+            Keyword::Budget => plan.budget_bytes = line.bytes("a number of bytes")?,
+            Keyword::Peak => plan.peak_bytes = line.bytes("a number of bytes")?,
+            Keyword::Cost => plan.cost = line.number("a cost")?,
+            Keyword::LowerBound => plan.lower_bound = Some(line.number("a cost")?),
+            Keyword::Compute => plan.steps.push(Step::Compute(NodeId(line.index("a node")?))),
+            Keyword::Free => {
+                let value: ValueId = line.value()?;
+                plan.steps.push(Step::Free(value));
+            }
+        }
+        line.end()?;
+    }
+    if let Some(keyword) = missing.first() {
+        let name = KEYWORDS.iter().find(|(_, other)| other == keyword).map_or("", |(name, _)| name);
+        let what = format!("the plan has no line `{name}`");
+        let advice = "begin with problem, planner, status, budget_bytes, peak_bytes and cost".to_string();
+        return Err(TextError { line: text.lines().count().max(1), what, advice });
+    }
+    Ok(plan)
+}

@@ -1,0 +1,183 @@
+//! Pixels to inputs: decoding files, scaling to the model's size, normalising.
+
+use super::bad_data;
+use super::resize::resize;
+use crate::error::{Error, Result};
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+
+/// Mean and deviation of ImageNet's channels.
+pub(super) const COLOUR: [(f32, f32); 3] = [(0.485, 0.229), (0.456, 0.224), (0.406, 0.225)];
+
+/// The size of a model's input.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ImageShape {
+    /// Rows.
+    pub height: usize,
+    /// Columns.
+    pub width: usize,
+    /// 1 or 3; grey images are repeated for every channel.
+    pub channels: usize,
+}
+
+impl ImageShape {
+    /// The shape of a model's input without its batch: an image, or as many numbers as a grey square has.
+    pub fn of_input(shape: &[usize]) -> Option<ImageShape> {
+        match *shape {
+            [_, height, width, channels @ (1 | 3)] => Some(ImageShape { height, width, channels }),
+            [_, features] => {
+                let side = features.isqrt();
+                (side * side == features).then_some(ImageShape { height: side, width: side, channels: 1 })
+            }
+            _ => None,
+        }
+    }
+
+    /// Elements of one image.
+    pub fn numel(&self) -> usize {
+        self.height * self.width * self.channels
+    }
+}
+
+/// How pixels are normalised.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ImageScale {
+    /// Grey, by the mean and deviation of the training images.
+    Grey {
+        /// Mean of all pixels.
+        mean: f32,
+        /// Their deviation.
+        deviation: f32,
+    },
+    /// Red, green and blue, each by the mean and deviation of ImageNet.
+    Colour,
+}
+
+impl ImageScale {
+    pub(super) fn of_grey(pixels: &[u8]) -> ImageScale {
+        let (mut sum, mut squares) = (0u64, 0u64);
+        for &pixel in pixels {
+            sum += u64::from(pixel);
+            squares += u64::from(pixel) * u64::from(pixel);
+        }
+        let n = pixels.len().max(1) as f64;
+        let mean = sum as f64 / n;
+        let variance = squares as f64 / n - mean * mean;
+        // Images of one colour are left as they are.
+        let deviation = if variance > 0.0 { variance.sqrt() } else { 255.0 };
+        ImageScale::Grey { mean: (mean / 255.0) as f32, deviation: (deviation / 255.0) as f32 }
+    }
+
+    /// One grey image of height and width `from` as an input.
+    pub(super) fn grey(&self, pixels: &[u8], from: (usize, usize), shape: ImageShape, out: &mut [f32]) {
+        let ImageShape { height, width, channels } = shape;
+        let (mean, deviation) = match *self {
+            ImageScale::Grey { mean, deviation } => (mean, deviation),
+            ImageScale::Colour => COLOUR[0],
+        };
+        let grey = resize(pixels, from, (height, width), 1);
+        for (grey, out) in grey.iter().zip(out.chunks_exact_mut(channels)) {
+            out.fill((grey / 255.0 - mean) / deviation);
+        }
+    }
+
+    /// One coloured image of height and width `from` as an input.
+    pub(crate) fn rgb(&self, pixels: &[u8], from: (usize, usize), shape: ImageShape, out: &mut [f32]) {
+        let ImageShape { height, width, channels } = shape;
+        if let ImageScale::Grey { .. } = self {
+            let luma = |rgb: &[u8]| {
+                (299 * u32::from(rgb[0]) + 587 * u32::from(rgb[1]) + 114 * u32::from(rgb[2])) / 1000
+            };
+            let grey: Vec<u8> = pixels.chunks_exact(3).map(|rgb| luma(rgb) as u8).collect();
+            return self.grey(&grey, from, shape, out);
+        }
+        let scaled = resize(pixels, from, (height, width), 3);
+        for (rgb, out) in scaled.chunks_exact(3).zip(out.chunks_exact_mut(channels)) {
+            let normal = |c: usize| (rgb[c] / 255.0 - COLOUR[c].0) / COLOUR[c].1;
+            let colours = [normal(0), normal(1), normal(2)];
+            match out {
+                [grey] => *grey = colours.iter().sum::<f32>() / 3.0,
+                out => out.copy_from_slice(&colours),
+            }
+        }
+    }
+}
+
+/// Decodes a PNG or JPEG file: RGB bytes row by row, with height and width.
+pub fn decode_image(path: &Path) -> Result<(Vec<u8>, usize, usize)> {
+    let bytes = std::fs::read(path).map_err(Error::io(format!("read {}", path.display())))?;
+    // The beginning says what a file is; its name may lie.
+    let decoded = if bytes.starts_with(b"\x89PNG") { decode_png(&bytes) } else { decode_jpeg(bytes) };
+    decoded.map_err(|message| bad_data(path.display(), format!("cannot be decoded: {message}")))
+}
+
+/// Pixels of the largest image that is decoded. A file of a kilobyte can claim more than any machine has.
+const MAX_PIXELS: usize = 1 << 26;
+
+/// Refuses sizes before anything is allocated for them.
+fn check_size(height: usize, width: usize) -> std::result::Result<(), String> {
+    match height.checked_mul(width) {
+        Some(pixels) if pixels <= MAX_PIXELS => Ok(()),
+        _ => Err(format!("it claims {width} × {height} pixels; at most {MAX_PIXELS} are decoded")),
+    }
+}
+
+fn decode_png(bytes: &[u8]) -> std::result::Result<(Vec<u8>, usize, usize), String> {
+    let mut decoder = png::Decoder::new(std::io::Cursor::new(bytes));
+    decoder.set_transformations(png::Transformations::normalize_to_color8());
+    let mut reader = decoder.read_info().map_err(|e| e.to_string())?;
+    check_size(reader.info().height as usize, reader.info().width as usize)?;
+    let size = reader.output_buffer_size().ok_or("it is too large")?;
+    let mut pixels = vec![0; size];
+    let info = reader.next_frame(&mut pixels).map_err(|e| e.to_string())?;
+    pixels.truncate(info.buffer_size());
+    let rgb = to_rgb(&pixels, info.color_type.samples())?;
+    Ok((rgb, info.height as usize, info.width as usize))
+}
+
+fn decode_jpeg(bytes: Vec<u8>) -> std::result::Result<(Vec<u8>, usize, usize), String> {
+    let mut decoder = zune_jpeg::JpegDecoder::new(std::io::Cursor::new(bytes));
+    decoder.decode_headers().map_err(|e| e.to_string())?;
+    let info = decoder.info().ok_or("it has no header")?;
+    let (height, width) = (usize::from(info.height), usize::from(info.width));
+    check_size(height, width)?;
+    let pixels = decoder.decode().map_err(|e| e.to_string())?;
+    Ok((to_rgb(&pixels, pixels.len() / (height * width).max(1))?, height, width))
+}
+
+/// Three bytes per pixel from one (grey), two (grey and opacity), three, or four (opacity is dropped).
+fn to_rgb(pixels: &[u8], samples: usize) -> std::result::Result<Vec<u8>, String> {
+    match samples {
+        1 | 2 => Ok(pixels.chunks_exact(samples).flat_map(|pixel| [pixel[0]; 3]).collect()),
+        3 | 4 => Ok(pixels.chunks_exact(samples).flat_map(|pixel| [pixel[0], pixel[1], pixel[2]]).collect()),
+        n => Err(format!("it has {n} values per pixel")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_small_file_that_claims_a_huge_image_is_refused_before_memory_is_asked_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("bomb.png");
+        let mut encoder = png::Encoder::new(std::fs::File::create(&path).unwrap(), 200_000, 200_000);
+        encoder.set_color(png::ColorType::Rgb);
+        // The header and a beginning of data; nobody gets as far as reading it.
+        encoder.write_header().unwrap().write_chunk(png::chunk::IDAT, &[0x78, 0x9C, 3, 0]).unwrap();
+        let message = decode_image(&path).unwrap_err().to_string();
+        assert!(message.contains("bomb.png") && message.contains("200000 × 200000 pixels"), "{message}");
+
+        let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/red.jpg");
+        let mut bytes = std::fs::read(fixture).unwrap();
+        // The frame header (SOF0) has height and width two bytes each, after its length and precision.
+        let frame = bytes.windows(2).position(|pair| pair == [0xFF, 0xC0]).expect("a baseline picture");
+        bytes[frame + 5..frame + 9].copy_from_slice(&[0x3F, 0xFF, 0x3F, 0xFF]);
+        let path = folder.path().join("bomb.jpg");
+        std::fs::write(&path, bytes).unwrap();
+        let message = decode_image(&path).unwrap_err().to_string();
+        assert!(message.contains("bomb.jpg") && message.contains("16383 × 16383 pixels"), "{message}");
+    }
+}
