@@ -50,6 +50,7 @@ struct Cli {
 
 fn main() -> ExitCode {
     report_panics_as_errors();
+    report_file_size_limits_as_errors();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return misuse(&error),
@@ -101,6 +102,14 @@ fn report_panics_as_errors() {
         let message = panic_message(info.payload());
         eprintln!("error: internal error{place}: {message}; please report it with the command you ran");
     }));
+}
+
+/// Has a write beyond the limit for the size of a file fail, with a message, instead of ending the process.
+fn report_file_size_limits_as_errors() {
+    #[cfg(unix)]
+    if let Err(error) = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, std::sync::Arc::default()) {
+        eprintln!("warning: a file that reaches the limit of its size will end the process: {error}");
+    }
 }
 
 fn panic_message(payload: &dyn std::any::Any) -> &str {

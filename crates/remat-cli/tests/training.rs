@@ -141,10 +141,8 @@ fn a_signal_ends_the_run_in_order() {
         let ran = Ran::of(child.wait_with_output().expect("the binary ends")).exits(130);
         assert!(ran.stderr.contains("stopped after step") && ran.stderr.contains("--resume run"), "{ran:?}");
         let rows = results(&folder, "loss.csv").len() as u64 - 1;
-        let last = folder.path("run").join(format!("step-{rows:08}.safetensors"));
-        assert!(last.exists(), "the checkpoint is not from step {rows}");
-        let left = std::fs::read_dir(folder.path("run")).expect("a folder").count();
-        assert_eq!(left, 2, "something but a checkpoint and the lock was left");
+        let checkpoint = format!("step-{rows:08}.safetensors");
+        assert_eq!(folder.names_in("run"), [".lock", "run.json", checkpoint.as_str()]);
     }
 }
 
@@ -155,22 +153,18 @@ fn a_full_disk_and_a_read_only_folder_leave_the_last_checkpoint() {
     corpus(&folder);
     let run = format!("{TINY} --steps 4 --checkpoint run --checkpoint-every 2");
     folder.run(&run, &[]).exits(0);
-    let names = || {
-        let entries = std::fs::read_dir(folder.path("run")).expect("a folder");
-        let mut names: Vec<String> =
-            entries.map(|e| e.expect("an entry").file_name().to_string_lossy().into_owned()).collect();
-        names.sort();
-        names
-    };
+    let names = || folder.names_in("run");
     let before =
         (names(), std::fs::read(folder.path("run/step-00000004.safetensors")).expect("a checkpoint"));
-    // A limit on the size of files is what a full disk looks like to a program: writes fail half way.
-    let limited = |words: &str| {
-        let script = format!("ulimit -f 8; exec \"$0\" {words}");
+    // A limit on the size of files is what a full disk looks like to a program: writes fail half way. Shells count it in
+    // units of 512 or of 1,024 bytes; either way the notes of a run fit below this one, and a checkpoint does not.
+    let limited_to = |units: u32, words: &str| {
+        let script = format!("ulimit -f {units}; exec \"$0\" {words}");
         let mut command = std::process::Command::new("sh");
         command.current_dir(folder.path(".")).args(["-c", &script, env!("CARGO_BIN_EXE_remat")]);
         Ran::of(command.output().expect("sh runs")).exits(2)
     };
+    let limited = |words: &str| limited_to(32, words);
     let constant = run.replace("--schedule cosine", "--schedule constant");
     folder.run(&constant.replace("--checkpoint run", "--checkpoint other"), &[]).exits(0);
     let ran = limited(&constant.replace("--steps 4 --checkpoint run", "--steps 6 --resume other"));
@@ -180,11 +174,10 @@ fn a_full_disk_and_a_read_only_folder_leave_the_last_checkpoint() {
     std::fs::create_dir(folder.path("empty")).expect("a folder");
     let ran = limited(&format!("{TINY} --steps 4 --resume empty --checkpoint-every 2"));
     assert!(ran.stderr.contains("error: write empty/step-0000000"), "{ran:?}");
-    assert_eq!(
-        std::fs::read_dir(folder.path("empty")).expect("a folder").count(),
-        1,
-        "more than the lock is left"
-    );
+    assert_eq!(folder.names_in("empty"), [".lock", "run.json"]);
+    // Where not even the notes fit, nothing was trained yet.
+    let ran = limited_to(1, &format!("{TINY} --steps 4 --checkpoint new"));
+    assert!(ran.stderr.contains("error: write new/run.json"), "{ran:?}");
     let after = (names(), std::fs::read(folder.path("run/step-00000004.safetensors")).expect("a checkpoint"));
     assert!(before == after, "{:?} became {:?}", before.0, after.0);
 

@@ -26,9 +26,6 @@ impl Signals {
                 )?;
                 flag::register(signal, Arc::clone(&stop))?;
             }
-            // A file that reaches the limit of its size is then an error of the write, which has a message.
-            #[cfg(unix)]
-            flag::register(signal_hook::consts::SIGXFSZ, Arc::default())?;
             Ok(())
         };
         install().context("taking over signals")?;

@@ -67,7 +67,12 @@ impl Folder {
 
     /// Names of everything in the folder, sorted.
     pub(crate) fn names(&self) -> Vec<String> {
-        let entries = std::fs::read_dir(self.folder.path()).expect("the folder is there");
+        self.names_in(".")
+    }
+
+    /// The names of what is in a subfolder, sorted.
+    pub(crate) fn names_in(&self, subfolder: &str) -> Vec<String> {
+        let entries = std::fs::read_dir(self.folder.path().join(subfolder)).expect("the folder is there");
         let name = |entry: std::io::Result<std::fs::DirEntry>| {
             entry.expect("the folder can be listed").file_name().to_string_lossy().into_owned()
         };
