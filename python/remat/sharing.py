@@ -43,8 +43,11 @@ from .watch import Watch
 MAX_PLANS = 8
 # Steps with more calls than were measured are measured again, but not for ever.
 MAX_MEASUREMENTS = 8
+# Measuring slows every operation down. A step that other models have overtaken so often may never have its backward.
+MAX_OVERTAKEN = 8
 
 _sessions: dict[int, Session] = {}
+# What is measured now. Steps of several models may overlap, as those of the two halves of a GAN do; each has its own watch.
 _measuring: list[Session] = []
 Key = tuple[Any, ...]
 
@@ -90,6 +93,7 @@ class Session:
         self.n_runs = 0
         self.n_outside = 0
         self.n_measured = 0
+        self.n_overtaken = 0
         self.wants_measuring = True
         self.meter: Watch | None = None
         self.said: set[str] = set()
@@ -106,7 +110,8 @@ class Session:
     def know(self, model: Any) -> None:
         """Tells which model is compiled, where that is known."""
         if isinstance(model, nn.Module):
-            self.model = weakref.ref(model)
+            options = self.options
+            self.model = weakref.ref(model, lambda _: forget(options))
 
     def share(self) -> None:
         """Says that the regions to come are parts of one model, as the caller wants it."""
@@ -163,12 +168,11 @@ class Session:
         """
         if torch_compat.is_in_backward():
             return
-        for other in list(_measuring):
-            if other is not self and other.step is not None and not other.waiting:
-                # Its results are gone, so its backward will never come.
-                other._stop(other.step)
+        if not self.waiting:
+            for other in list(_measuring):
+                other._overtake(self)
         watch.clear()
-        if self.wants_measuring and torch.is_grad_enabled() and not _measuring:
+        if self.wants_measuring and torch.is_grad_enabled() and self not in _measuring:
             meter = Watch(device_type)
             if meter.start():
                 self.meter = meter
@@ -263,9 +267,6 @@ class Session:
         self.wants_measuring = key not in self.profiles and self.n_measured < MAX_MEASUREMENTS
         if self.meter is not None:
             self._adopt(step)
-        elif self.wants_measuring and _measuring:
-            # Another model's step is measured, and this one is part of it.
-            self.profiles[key] = None
         return step
 
     def _choice(self, runner: Runner, sizes: tuple[int, ...], key: Key, gradients: int) -> dict[int, Variant]:
@@ -336,6 +337,7 @@ class Session:
             self._stop(step)
             return
         self.n_measured += 1
+        self.n_overtaken = 0
         self.wants_measuring = False
         model = self.model()
         known = [] if model is None else [_local(t) for t in (*model.parameters(), *model.buffers())]
@@ -364,6 +366,14 @@ class Session:
         outside = meter.current - held - step.gradients - self._saved()
         step.profile.calls[place] = dataclasses.replace(call, backward=outside, backward_waiting=self._waiting())
         return meter.current + running.variant.phases.backward - held + region.fixed_bytes
+
+    def _overtake(self, other: Session) -> None:
+        """Called when another model begins a step while one of this model is measured."""
+        if other is self or self.step is None:
+            return
+        self.n_overtaken += 1
+        if self.n_overtaken > MAX_OVERTAKEN:
+            self._stop(self.step)
 
     def _stop(self, step: _Step) -> None:
         if step.meter is not None:
@@ -478,5 +488,7 @@ def session(options: Any) -> Session:
 
 
 def forget(options: Any) -> None:
-    """Lets the next region with these options begin a session of its own."""
-    _sessions.pop(id(options), None)
+    """Ends the session of these options, so that the next region with them begins one of its own."""
+    ended = _sessions.pop(id(options), None)
+    if ended is not None and ended.step is not None:
+        ended._stop(ended.step)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 import remat
 import torch
+from remat import sharing
 from remat.measure import measure_peak
 from torch import nn
 from torch.nn import functional
@@ -188,3 +190,54 @@ def test_a_forward_without_backward_is_no_step() -> None:
     with torch.no_grad():
         module(x)
     assert torch._C._len_torch_dispatch_stack() == 0
+
+
+def test_a_step_that_never_ends_keeps_no_other_model_from_measuring() -> None:
+    torch.manual_seed(0)
+    module, other, x = body(), Loss(), torch.randn(1024, WIDTH)
+    keep_all = remat.plan(module, x, effort=0.01).keep_all_peak
+    budget = int(0.87 * keep_all)
+    remat.compile(other, budget="1GiB", effort=0.01)
+    kept = other(x)
+    compiled = remat.compile(module, budget=budget, effort=0.01)
+    peaks, messages = told(lambda: steps(compiled, module, LOSSES["distillation"], x, 10))
+    assert peaks[0] > budget >= max(peaks[1:])
+    assert len(messages) == 1 and "the first step took" in messages[0]
+    # The first model is no longer watched, and its backward may come at last.
+    assert torch._C._len_torch_dispatch_stack() == 0
+    kept.backward()
+    assert all(p.grad is not None for p in other.parameters())
+
+
+def test_steps_that_overlap_are_each_measured() -> None:
+    torch.manual_seed(0)
+    first, second, x = body(), body(), torch.randn(1024, WIDTH)
+    budget = int(0.87 * remat.plan(first, x, effort=0.01).keep_all_peak)
+    for module in (first, second):
+        remat.compile(module, budget=budget, effort=0.01)
+
+    def run() -> None:
+        a = LOSSES["distillation"](first(x))
+        LOSSES["distillation"](second(x)).backward()
+        a.backward()
+
+    _, messages = told(run)
+    # The second model runs within the step of the first, which therefore counts it.
+    assert ["the first step took" in message for message in messages] == [True, False]
+    assert "other models" in messages[1]
+    assert max(steps(second, second, LOSSES["distillation"], x, 2)) <= budget
+    first(x)
+    assert torch._C._len_torch_dispatch_stack() == 0
+
+
+def test_a_model_that_is_gone_leaves_nothing_behind() -> None:
+    gc.collect()
+    module, x = Loss(), torch.randn(64, WIDTH)
+    before = len(sharing._sessions)
+    remat.compile(module, budget="1GiB", effort=0.01)
+    loss = module(x)
+    assert len(sharing._sessions) == before + 1
+    del module, loss
+    torch._dynamo.reset()
+    gc.collect()
+    assert len(sharing._sessions) == before and sharing._measuring == []
