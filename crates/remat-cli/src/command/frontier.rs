@@ -152,7 +152,7 @@ impl FrontierReport {
                 .collect()
         };
         FrontierCurve {
-            title: format!("{}: what memory costs, by {}", self.problem, self.planner),
+            title: format!("{}: what memory costs (planner: {})", self.problem, self.planner),
             floor: self.floor_bytes,
             keep_all: self.keep_all_peak_bytes,
             plans: known(|row| row.cost),
