@@ -5,12 +5,12 @@ use remat::files;
 use remat_plan::{Plan, Problem};
 use std::path::Path;
 
-/// Reads a `remat.problem/1` file, JSON or text.
+/// Reads a `remat.problem` file, JSON or text.
 pub(crate) fn read_problem(path: &Path) -> Result<Problem> {
     Ok(Problem::read(path)?)
 }
 
-/// Reads a `remat.plan/1` file for a problem, JSON or text.
+/// Reads a `remat.plan` file for a problem, JSON or text.
 pub(crate) fn read_plan(path: &Path, problem: &Problem) -> Result<Plan> {
     Ok(Plan::read(path, problem)?)
 }

@@ -20,7 +20,7 @@ pub(crate) struct TargetFlags {
     /// The model; `remat models` lists them.
     #[arg(value_parser = model_parser(), hide_possible_values = true)]
     model: Option<String>,
-    /// Plan the `remat.problem/1` of this file, JSON or text, instead of a model.
+    /// Plan the `remat.problem` of this file, JSON or text, instead of a model.
     #[arg(long, value_name = "FILE")]
     problem: Option<PathBuf>,
 }

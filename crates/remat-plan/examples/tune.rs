@@ -146,10 +146,11 @@ impl Forward {
             inputs: vec![],
             nodes: vec![],
             outputs: vec![],
+            ..ProblemSpec::default()
         };
         let mut add = |name: String, phase, cost: f64, inputs: Vec<ValueId>, bytes: u64| {
             let value = ValueId::new(spec.values.len());
-            spec.values.push(Value { name: name.clone(), bytes: Bytes(bytes) });
+            spec.values.push(Value::new(name.clone(), Bytes(bytes)));
             spec.nodes.push(Node {
                 op: "op".to_string(),
                 name,

@@ -94,6 +94,7 @@ pub(crate) fn outcome_with_bound(
         peak_bytes: result.peak,
         cost: result.cost,
         lower_bound: Some(if is_optimal { result.cost } else { (base_cost + extra_bound).min(result.cost) }),
+        stored: Vec::new(),
         steps,
     };
     if is_optimal { Outcome::Optimal(plan) } else { Outcome::Feasible(plan, stop) }

@@ -13,10 +13,10 @@
 //! # Ok::<(), remat_plan::BuildError>(())
 //! ```
 
-use crate::ids::{NodeId, ValueId};
+use crate::ids::{ChannelId, NodeId, StoreId, ValueId};
 use crate::problem::{Problem, ProblemError};
 use crate::problem_fault::{Place, ProblemFault};
-use crate::spec::{Node, Phase, ProblemSpec, Value};
+use crate::spec::{Channel, Node, Phase, ProblemSpec, Store, Value};
 use crate::units::Bytes;
 use std::fmt;
 use std::panic::Location;
@@ -61,15 +61,7 @@ impl std::error::Error for BuildError {}
 impl Problem {
     /// Begins a problem whose costs are seconds and that has no fixed bytes.
     pub fn builder(name: impl Into<String>) -> ProblemBuilder {
-        let spec = ProblemSpec {
-            name: name.into(),
-            cost_unit: "s".to_string(),
-            fixed_bytes: Bytes::ZERO,
-            values: Vec::new(),
-            inputs: Vec::new(),
-            nodes: Vec::new(),
-            outputs: Vec::new(),
-        };
+        let spec = ProblemSpec { name: name.into(), ..ProblemSpec::default() };
         ProblemBuilder { spec, places: Vec::new() }
     }
 }
@@ -97,6 +89,30 @@ impl ProblemBuilder {
     /// Demands that a value is live at the end.
     pub fn output(&mut self, value: ValueId) -> &mut ProblemBuilder {
         self.spec.outputs.push(value);
+        self
+    }
+
+    /// A channel for copies to and from stores. Where it does not overlap, the program waits for every copy.
+    pub fn channel(&mut self, name: impl Into<String>, overlaps: bool) -> ChannelId {
+        self.spec.channels.push(Channel { name: name.into(), overlaps });
+        ChannelId::new(self.spec.channels.len() - 1)
+    }
+
+    /// Memory outside of the budget, reached through channels.
+    pub fn store(&mut self, store: Store) -> StoreId {
+        self.spec.stores.push(store);
+        StoreId::new(self.spec.stores.len() - 1)
+    }
+
+    /// Says that an output of this step is an input of the next, so that it may rest in a store between them.
+    pub fn carries(&mut self, input: ValueId, output: ValueId) -> &mut ProblemBuilder {
+        self.spec.carries.push((input, output));
+        self
+    }
+
+    /// Forbids to copy a value to a store.
+    pub fn stays(&mut self, value: ValueId) -> &mut ProblemBuilder {
+        self.spec.values[value.index()].swap = false;
         self
     }
 
@@ -148,7 +164,7 @@ impl ProblemBuilder {
                 let message = fault.with_names(&spec).to_string();
                 let place = match fault.place {
                     Place::Node(node) => places.get(node.index()).copied(),
-                    Place::Problem => None,
+                    Place::Problem | Place::Store(_) => None,
                 };
                 BuildError { place, fault, message }
             }
@@ -158,7 +174,7 @@ impl ProblemBuilder {
 
     fn value(&mut self, name: impl Into<String>, bytes: Bytes) -> ValueId {
         let value = ValueId::new(self.spec.values.len());
-        self.spec.values.push(Value { name: name.into(), bytes });
+        self.spec.values.push(Value::new(name, bytes));
         value
     }
 }

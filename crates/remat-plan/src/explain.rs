@@ -5,10 +5,10 @@
 use crate::bounds::memory_floor::memory_floor;
 use crate::ids::{NodeId, ValueId};
 use crate::outcome::Floor;
-use crate::plan::Plan;
+use crate::plan::{Plan, Step};
 use crate::problem::Problem;
 use crate::reasons::{Reason, reasons};
-use crate::simulate::{SimulationError, simulate};
+use crate::simulate::{SimulationError, simulate_with};
 use crate::units::Bytes;
 use std::fmt;
 
@@ -44,17 +44,17 @@ pub struct Explanation {
 pub struct PeakStep {
     /// Index into the plan's steps.
     pub at: usize,
-    /// The node that runs.
-    pub node: NodeId,
-    /// Its name.
+    /// The node that runs; `None` where a value is copied into memory.
+    pub node: Option<NodeId>,
+    /// The name of the node or value.
     pub name: String,
-    /// Its module, if known.
+    /// The module of the node, if known.
     pub module: Option<String>,
     /// Whether this is a repeated run.
     pub is_recompute: bool,
-    /// Its workspace.
+    /// The workspace of the node.
     pub workspace: Bytes,
-    /// Bytes of its outputs.
+    /// Bytes of what the node makes, or of the value.
     pub outputs: Bytes,
     /// The live values, the largest first.
     pub live: Vec<Live>,
@@ -103,12 +103,12 @@ impl Recomputed {
 
 /// Explains a plan; fails where the plan is not valid.
 pub fn explain(problem: &Problem, plan: &Plan) -> Result<Explanation, SimulationError> {
-    let result = simulate(problem, &plan.steps)?;
+    let result = simulate_with(problem, &plan.stored, &plan.steps)?;
     let mut runs = vec![0usize; problem.nodes.len()];
     for node in plan.computes() {
         runs[node.index()] += 1;
     }
-    let mut why = reasons(problem, &plan.steps, &result.curve);
+    let mut why = reasons(problem, plan, &result.curve);
     let made = |node: NodeId| problem.node(node).outputs.iter().map(|&v| problem.bytes(v)).sum();
     let mut recomputed: Vec<Recomputed> = problem
         .node_ids()
@@ -129,21 +129,27 @@ pub fn explain(problem: &Problem, plan: &Plan) -> Result<Explanation, Simulation
     recomputed.sort_by(|a, b| b.extra_cost.total_cmp(&a.extra_cost).then(a.node.cmp(&b.node)));
 
     let peak_step = result.peak_step.map(|at| {
-        let id = match plan.steps[at] {
-            crate::plan::Step::Compute(node) => node,
-            crate::plan::Step::Free(_) => unreachable!("the peak is taken over compute steps"),
+        // Only computes and copies into memory count; of a copy there is no more to say than its value.
+        let node = match plan.steps[at] {
+            Step::Compute(node) => Some(node),
+            _ => None,
         };
-        let node = problem.node(id);
-        let mut live: Vec<Live> = result.live_at_peak.iter().map(|&v| live_value(problem, id, v)).collect();
+        let copied = match plan.steps[at] {
+            Step::In(value, _) => Some(problem.value(value)),
+            _ => None,
+        };
+        let name = node.map(|node| &problem.node(node).name).or(copied.map(|value| &value.name));
+        let outputs = node.map(made).or(copied.map(|value| value.bytes));
+        let mut live: Vec<Live> = result.live_at_peak.iter().map(|&v| live_value(problem, node, v)).collect();
         live.sort_by(|a, b| b.bytes.cmp(&a.bytes).then(a.value.cmp(&b.value)));
         PeakStep {
             at,
-            node: id,
-            name: node.name.clone(),
-            module: node.module.clone(),
-            is_recompute: plan.steps[..at].contains(&plan.steps[at]),
-            workspace: node.workspace_bytes,
-            outputs: made(id),
+            node,
+            name: name.cloned().unwrap_or_default(),
+            module: node.and_then(|node| problem.node(node).module.clone()),
+            is_recompute: node.is_some() && plan.steps[..at].contains(&plan.steps[at]),
+            workspace: node.map_or(Bytes::ZERO, |node| problem.node(node).workspace_bytes),
+            outputs: outputs.unwrap_or_default(),
             live,
         }
     });
@@ -160,13 +166,13 @@ pub fn explain(problem: &Problem, plan: &Plan) -> Result<Explanation, Simulation
     })
 }
 
-fn live_value(problem: &Problem, running: NodeId, value: ValueId) -> Live {
+fn live_value(problem: &Problem, running: Option<NodeId>, value: ValueId) -> Live {
     Live {
         value,
         name: problem.value(value).name.clone(),
         module: problem.producer(value).and_then(|node| problem.node(node).module.clone()),
         bytes: problem.bytes(value),
-        is_operand: problem.node(running).inputs.contains(&value),
+        is_operand: running.is_some_and(|node| problem.node(node).inputs.contains(&value)),
     }
 }
 
@@ -235,7 +241,11 @@ impl fmt::Display for Explanation {
             None => writeln!(f)?,
         }
         if let Some(peak) = &self.peak_step {
-            let again = if peak.is_recompute { "recomputing " } else { "" };
+            let again = match peak.node {
+                None => "the copy into ",
+                Some(_) if peak.is_recompute => "recomputing ",
+                Some(_) => "",
+            };
             let (at, name) = (peak.at, place(&peak.name, &peak.module));
             writeln!(
                 f,

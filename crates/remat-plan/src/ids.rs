@@ -1,4 +1,4 @@
-//! Integer names of values and nodes: indices into the lists of a [`crate::Problem`].
+//! Integer names of values, nodes, stores and channels: indices into the lists of a [`crate::Problem`].
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -13,7 +13,7 @@ macro_rules! id {
         impl $name {
             /// The id of the element at `index`.
             pub fn new(index: usize) -> Self {
-                $name(u32::try_from(index).expect("a problem has fewer than 2^32 values and nodes"))
+                $name(u32::try_from(index).expect("a problem has fewer than 2^32 values, nodes and stores"))
             }
 
             /// The position in the problem's list.
@@ -39,4 +39,14 @@ id! {
 id! {
     /// A node: one operation of the step.
     NodeId
+}
+
+id! {
+    /// A store: memory outside of the budget.
+    StoreId
+}
+
+id! {
+    /// A channel: what copies to and from stores go through.
+    ChannelId
 }

@@ -1,10 +1,10 @@
-//! How messages name nodes and values.
+//! How messages name nodes, values and stores.
 //!
 //! A fault holds ids, never names: thousands of faults about one node with a long name must not cost thousands of copies of
 //! it. `Display` of a fault prints the bare ids; `with_names` of a fault and its problem adds the names, shortened and with
 //! control characters escaped, so that a message is one line whatever a file contains.
 
-use crate::ids::{NodeId, ValueId};
+use crate::ids::{NodeId, StoreId, ValueId};
 use crate::short::Short;
 use crate::spec::ProblemSpec;
 use std::fmt;
@@ -19,6 +19,11 @@ impl<'a> Names<'a> {
     pub(crate) fn node(self, id: NodeId) -> Named<'a> {
         let node = self.0.and_then(|spec| spec.nodes.get(id.index()));
         Named { id: id.0, name: node.map(|node| node.name.as_str()) }
+    }
+
+    pub(crate) fn store(self, id: StoreId) -> Named<'a> {
+        let store = self.0.and_then(|spec| spec.stores.get(id.index()));
+        Named { id: id.0, name: store.map(|store| store.name.as_str()) }
     }
 
     pub(crate) fn value(self, id: ValueId) -> Named<'a> {

@@ -36,6 +36,8 @@ pub enum StopReason {
     TimeLimit,
     /// The limit on work was reached.
     WorkLimit,
+    /// Nothing costs less without the stores of the problem, which the planner does not use.
+    StoresUnused,
 }
 
 impl fmt::Display for StopReason {
@@ -46,6 +48,7 @@ impl fmt::Display for StopReason {
             StopReason::OptimalInOrder => "no plan in the problem's order costs less",
             StopReason::TimeLimit => "the time limit is reached",
             StopReason::WorkLimit => "the work limit is reached",
+            StopReason::StoresUnused => "no plan that leaves the stores unused costs less",
         })
     }
 }
@@ -155,6 +158,7 @@ impl Outcome {
                 peak_bytes: *lowest_peak,
                 cost: 0.0,
                 lower_bound: None,
+                stored: Vec::new(),
                 steps: Vec::new(),
             },
         }

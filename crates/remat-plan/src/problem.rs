@@ -1,22 +1,25 @@
 //! The planning problem: one training step as a list of operations over sized values.
 //!
-//! In: a [`ProblemSpec`], written in Rust or read from `remat.problem/1` JSON. Out: a [`Problem`], which is the same
+//! In: a [`ProblemSpec`], written in Rust or read from `remat.problem/1` or `/2` JSON. Out: a [`Problem`], which is the same
 //! data after [`validate`] found no fault, together with side tables (producer and readers of each value).
 //! Invariant: ids are in range, nodes are in topological order, no sum of sizes overflows; so planners index
 //! without checking. The semantics of every field is in docs/formats.md.
 
-use crate::ids::{NodeId, ValueId};
+use crate::ids::{NodeId, StoreId, ValueId};
 use crate::lines::TextError;
 use crate::problem_fault::{ProblemFault, ProblemFaultKind};
-use crate::spec::{Node, ProblemSpec, Value};
+use crate::spec::{Node, ProblemSpec, Store, Value};
 use crate::units::Bytes;
 use crate::validate::validate;
 use serde::{Deserialize, Serialize};
 use std::ops::Deref;
 use thiserror::Error;
 
-/// The name that a problem file must give in its `schema` field.
+/// The name that a problem file gives in its `schema` field.
 pub const PROBLEM_SCHEMA: &str = "remat.problem/1";
+
+/// The name where the problem has stores, which the first version of the format does not know.
+pub const PROBLEM_SCHEMA_2: &str = "remat.problem/2";
 
 /// Faults beyond this number are counted in messages, not listed.
 const SHOWN_FAULTS: usize = 20;
@@ -25,7 +28,7 @@ const SHOWN_FAULTS: usize = 20;
 #[derive(Clone, PartialEq, Debug, Error)]
 pub enum ProblemError {
     /// Not JSON, or JSON of another shape.
-    #[error("the problem is not valid `remat.problem/1` JSON: line {line}, column {column}: {message}")]
+    #[error("the problem is not valid `remat.problem` JSON: line {line}, column {column}: {message}")]
     Json {
         /// Line, from 1.
         line: usize,
@@ -35,14 +38,19 @@ pub enum ProblemError {
         message: String,
     },
     /// Not the text form.
-    #[error("the problem is not valid `remat.problem/1` text: {0}")]
+    #[error("the problem is not valid `remat.problem` text: {0}")]
     Text(#[from] TextError),
     /// Another kind of file.
-    #[error("the problem's `schema` is {}, not \"remat.problem/1\"", found.as_ref().map_or("missing".into(), |s| format!("{s:?}")))]
+    #[error("the problem's `schema` is {}, not \"remat.problem/1\" or \"remat.problem/2\"", found.as_ref().map_or("missing".into(), |s| format!("{s:?}")))]
     Schema {
         /// What the file says.
         found: Option<String>,
     },
+    /// A file of the first version that has more than it can say.
+    #[error(
+        "the problem has channels, stores, `carries` or `swap`, which `remat.problem/1` does not know; write `remat.problem/2`"
+    )]
+    NeedsVersion2,
     /// The right form with wrong content.
     #[error("the problem has {}", listed(faults, spec))]
     Invalid {
@@ -145,20 +153,35 @@ impl Problem {
         Ok(Problem { spec, producer, consumer, is_input, is_output, reader_start, reader_list })
     }
 
-    /// Reads `remat.problem/1`. The error lists every fault with its place.
+    /// Reads `remat.problem/1` or `/2`. The error lists every fault with its place.
     pub fn from_json(text: &str) -> Result<Problem, ProblemError> {
         #[derive(Deserialize)]
         struct Header {
             schema: Option<String>,
         }
         let header: Header = serde_json::from_str(text).map_err(ProblemError::json)?;
-        if header.schema.as_deref() != Some(PROBLEM_SCHEMA) {
-            return Err(ProblemError::Schema { found: header.schema });
-        }
-        Problem::new(serde_json::from_str(text).map_err(ProblemError::json)?)
+        let is_first = match header.schema.as_deref() {
+            Some(PROBLEM_SCHEMA) => true,
+            Some(PROBLEM_SCHEMA_2) => false,
+            _ => return Err(ProblemError::Schema { found: header.schema }),
+        };
+        Problem::of_version(is_first, serde_json::from_str(text).map_err(ProblemError::json)?)
     }
 
-    /// Writes `remat.problem/1`.
+    /// The problem of a file whose first line or field says that it is of the first version, or not.
+    pub(crate) fn of_version(is_first: bool, spec: ProblemSpec) -> Result<Problem, ProblemError> {
+        if is_first && spec.needs_version_2() {
+            return Err(ProblemError::NeedsVersion2);
+        }
+        Problem::new(spec)
+    }
+
+    /// The name of the first version of the format that can hold the problem.
+    pub fn schema(&self) -> &'static str {
+        if self.spec.needs_version_2() { PROBLEM_SCHEMA_2 } else { PROBLEM_SCHEMA }
+    }
+
+    /// Writes JSON, of the first version where that can hold the problem.
     pub fn to_json(&self) -> String {
         #[derive(Serialize)]
         struct File<'a> {
@@ -166,7 +189,7 @@ impl Problem {
             #[serde(flatten)]
             spec: &'a ProblemSpec,
         }
-        serde_json::to_string(&File { schema: PROBLEM_SCHEMA, spec: &self.spec })
+        serde_json::to_string(&File { schema: self.schema(), spec: &self.spec })
             .expect("a validated problem has only finite numbers and string keys")
     }
 
@@ -228,6 +251,20 @@ impl Problem {
     #[inline]
     pub fn is_recomputable(&self, value: ValueId) -> bool {
         self.producer[value.index()].is_some_and(|node| self.node(node).recompute)
+    }
+
+    /// The store with this id.
+    #[inline]
+    pub fn store(&self, store: StoreId) -> &Store {
+        &self.spec.stores[store.index()]
+    }
+
+    /// The same problem as if all memory were inside the budget.
+    pub fn without_stores(&self) -> Problem {
+        let mut problem = self.clone();
+        problem.spec.stores.clear();
+        problem.spec.channels.clear();
+        problem
     }
 
     /// All node ids in the problem's order.

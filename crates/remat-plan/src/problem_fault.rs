@@ -1,7 +1,8 @@
 //! What can be wrong with a problem: faults that name ids, and the sentence for each.
 
-use crate::ids::{NodeId, ValueId};
+use crate::ids::{ChannelId, NodeId, StoreId, ValueId};
 use crate::names::{Names, Tell, tells};
+use crate::spec::Way;
 use std::fmt;
 
 /// Where a fault is.
@@ -11,6 +12,8 @@ pub enum Place {
     Problem,
     /// A node.
     Node(NodeId),
+    /// A store.
+    Store(StoreId),
 }
 
 /// One fault of a problem and its place.
@@ -71,6 +74,11 @@ pub enum ProblemFaultKind {
     ConsumesTooEarly { value: ValueId, reader: NodeId },
     ConsumesTooMuch { consumed: u64, made: u64 },
     BadReuse { input: ValueId, output: ValueId },
+    NoSuchChannel { way: Way, channel: ChannelId, n_channels: usize },
+    BadTransferCost { way: Way, cost: f64 },
+    CarriesNoPair { input: ValueId, output: ValueId },
+    CarriesTwice { value: ValueId },
+    CarriesOtherSize { input: ValueId, output: ValueId },
     More { n: usize },
 }
 
@@ -82,6 +90,7 @@ impl Tell for ProblemFault {
         match self.place {
             Place::Problem => f.write_str("problem: ")?,
             Place::Node(node) => write!(f, "node {}: ", names.node(node))?,
+            Place::Store(store) => write!(f, "store {}: ", names.store(store))?,
         }
         self.kind.tell(f, names)
     }
@@ -149,6 +158,27 @@ impl Tell for ProblemFaultKind {
             Kind::BadReuse { input, output } => {
                 write!(f, "the reuse pair [{input}, {output}] is not an input and an output of the node")
             }
+            Kind::NoSuchChannel { way, channel, n_channels } => {
+                write!(f, "the channel {channel} of its copies {way} does not exist (there are {n_channels})")
+            }
+            Kind::BadTransferCost { way, cost } => {
+                write!(f, "the cost {cost} of its copies {way} is not a finite number of at least zero")
+            }
+            Kind::CarriesNoPair { input, output } => {
+                write!(
+                    f,
+                    "the pair [{input}, {output}] in carries is not an input and an output of the problem"
+                )
+            }
+            Kind::CarriesTwice { value } => {
+                write!(f, "value {} is in two pairs of carries", names.value(value))
+            }
+            Kind::CarriesOtherSize { input, output } => write!(
+                f,
+                "values {} and {} are a pair of carries, but differ in bytes",
+                names.value(input),
+                names.value(output)
+            ),
             Kind::More { n } => write!(f, "there are {n} further faults"),
         }
     }

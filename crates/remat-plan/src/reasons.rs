@@ -7,7 +7,7 @@
 //! over the plan for the live sets.
 
 use crate::ids::{NodeId, ValueId};
-use crate::plan::Step;
+use crate::plan::{Plan, Step};
 use crate::problem::Problem;
 use crate::units::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
@@ -62,16 +62,19 @@ impl Reason {
 }
 
 /// The reason for each node that runs again, taken from its most expensive stretch, the one with the most memory inside.
-/// `curve` is the memory at each compute step, as the simulation gives it.
-pub(crate) fn reasons(
-    problem: &Problem,
-    steps: &[Step],
-    curve: &[(usize, Bytes)],
-) -> BTreeMap<NodeId, Reason> {
-    let mut reasons = stretches(problem, steps, curve);
+/// `curve` is the memory at each step that counts, as the simulation gives it.
+pub(crate) fn reasons(problem: &Problem, plan: &Plan, curve: &[(usize, Bytes)]) -> BTreeMap<NodeId, Reason> {
+    let computes: Vec<(usize, NodeId, Bytes)> = curve
+        .iter()
+        .filter_map(|&(at, used)| match plan.steps[at] {
+            Step::Compute(node) => Some((at, node, used)),
+            _ => None,
+        })
+        .collect();
+    let mut reasons = stretches(problem, &plan.steps, &computes);
     let wanted: BTreeSet<usize> =
         reasons.values().filter_map(|reason| Some(reason.relieved.as_ref()?.at)).collect();
-    let live = live_sets(problem, steps, &wanted);
+    let live = live_sets(problem, plan, &wanted);
     for (node, reason) in &mut reasons {
         if let Some(relieved) = &mut reason.relieved {
             relieved.alternative =
@@ -82,7 +85,11 @@ pub(crate) fn reasons(
 }
 
 /// The stretches without outputs before every repeated run, of which the tightest is kept for each node.
-fn stretches(problem: &Problem, steps: &[Step], curve: &[(usize, Bytes)]) -> BTreeMap<NodeId, Reason> {
+fn stretches(
+    problem: &Problem,
+    steps: &[Step],
+    computes: &[(usize, NodeId, Bytes)],
+) -> BTreeMap<NodeId, Reason> {
     let mut result: BTreeMap<NodeId, Reason> = BTreeMap::new();
     let mut has_run = vec![false; problem.nodes.len()];
     let mut freed_at = vec![0usize; problem.values.len()];
@@ -92,6 +99,7 @@ fn stretches(problem: &Problem, steps: &[Step], curve: &[(usize, Bytes)]) -> BTr
                 freed_at[value.index()] = at;
                 continue;
             }
+            Step::Out(..) | Step::In(..) | Step::Discard(..) => continue,
             Step::Compute(node) => node,
         };
         if !std::mem::replace(&mut has_run[node.index()], true) {
@@ -99,16 +107,16 @@ fn stretches(problem: &Problem, steps: &[Step], curve: &[(usize, Bytes)]) -> BTr
         }
         let outputs = &problem.node(node).outputs;
         let Some(dropped_at) = outputs.iter().map(|v| freed_at[v.index()]).min() else { continue };
-        let first = curve.partition_point(|&(step, _)| step <= dropped_at);
-        let last = curve.partition_point(|&(step, _)| step < at);
+        let first = computes.partition_point(|&(step, ..)| step <= dropped_at);
+        let last = computes.partition_point(|&(step, ..)| step < at);
         // The first of equals, so that the answer does not depend on how ties are compared.
-        let tightest = curve[first..last].iter().reduce(|a, b| if b.1 > a.1 { b } else { a });
-        let relieved = tightest.map(|&(at, used)| {
-            let node = match steps[at] {
-                Step::Compute(node) => node,
-                Step::Free(_) => unreachable!("memory is counted at compute steps"),
-            };
-            Relieved { at, node, name: problem.node(node).name.clone(), used, alternative: None }
+        let tightest = computes[first..last].iter().reduce(|a, b| if b.2 > a.2 { b } else { a });
+        let relieved = tightest.map(|&(at, node, used)| Relieved {
+            at,
+            node,
+            name: problem.node(node).name.clone(),
+            used,
+            alternative: None,
         });
         let bytes = outputs.iter().map(|&v| problem.bytes(v)).sum();
         let reason = Reason { dropped_at, again_at: at, bytes, relieved };
@@ -121,14 +129,13 @@ fn stretches(problem: &Problem, steps: &[Step], curve: &[(usize, Bytes)]) -> BTr
 }
 
 /// The live values before the wanted steps.
-fn live_sets(
-    problem: &Problem,
-    steps: &[Step],
-    wanted: &BTreeSet<usize>,
-) -> BTreeMap<usize, BTreeSet<ValueId>> {
+fn live_sets(problem: &Problem, plan: &Plan, wanted: &BTreeSet<usize>) -> BTreeMap<usize, BTreeSet<ValueId>> {
     let mut live: BTreeSet<ValueId> = problem.inputs.iter().copied().collect();
+    for (value, _) in &plan.stored {
+        live.remove(value);
+    }
     let mut sets = BTreeMap::new();
-    for (at, &step) in steps.iter().enumerate() {
+    for (at, &step) in plan.steps.iter().enumerate() {
         if wanted.contains(&at) {
             sets.insert(at, live.clone());
         }
@@ -136,6 +143,10 @@ fn live_sets(
             Step::Free(value) => {
                 live.remove(&value);
             }
+            Step::In(value, _) => {
+                live.insert(value);
+            }
+            Step::Out(..) | Step::Discard(..) => {}
             Step::Compute(node) => {
                 for value in &problem.node(node).consumes {
                     live.remove(value);

@@ -2,7 +2,7 @@
 //!
 //! [`crate::Problem`] is the same data after validation. What every field means is in docs/formats.md.
 
-use crate::ids::ValueId;
+use crate::ids::{ChannelId, ValueId};
 use crate::units::Bytes;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -46,6 +46,25 @@ pub struct Value {
     pub name: String,
     /// Storage that the value holds while it is live.
     pub bytes: Bytes,
+    /// Whether it may be copied to a store.
+    #[serde(default = "yes", skip_serializing_if = "is_yes")]
+    pub swap: bool,
+}
+
+impl Value {
+    /// A value that may be copied to stores.
+    pub fn new(name: impl Into<String>, bytes: Bytes) -> Value {
+        Value { name: name.into(), bytes, swap: true }
+    }
+}
+
+fn yes() -> bool {
+    true
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // The signature is serde's.
+fn is_yes(value: &bool) -> bool {
+    *value
 }
 
 /// One operation.
@@ -78,6 +97,75 @@ pub struct Node {
     pub module: Option<String>,
 }
 
+/// What copies go through, one at a time and in the order in which they are started.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Channel {
+    /// For people.
+    pub name: String,
+    /// Whether nodes run while it copies. If not, the program waits for every copy.
+    pub overlaps: bool,
+}
+
+/// One of the two directions between memory and a store. A copy of b bytes takes `latency + b * cost_per_byte`.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Link {
+    /// What its copies go through; two directions that share a channel are half duplex.
+    pub channel: ChannelId,
+    /// Price of any copy, in the problem's cost unit.
+    pub latency: f64,
+    /// Price of each byte.
+    pub cost_per_byte: f64,
+}
+
+impl Link {
+    /// What a copy of so many bytes takes.
+    pub fn cost(&self, bytes: Bytes) -> f64 {
+        self.latency + bytes.0 as f64 * self.cost_per_byte
+    }
+}
+
+/// The direction of a copy.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Way {
+    /// From memory to a store.
+    Out,
+    /// From a store to memory.
+    In,
+}
+
+impl fmt::Display for Way {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Way::Out => "out",
+            Way::In => "in",
+        })
+    }
+}
+
+/// Memory outside of the budget: of the host beside an accelerator, or a file.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Store {
+    /// For people.
+    pub name: String,
+    /// What it can hold; `None` is without limit.
+    pub capacity_bytes: Option<Bytes>,
+    /// How values get there.
+    pub out: Link,
+    /// How they come back.
+    #[serde(rename = "in")]
+    pub back: Link,
+}
+
+impl Store {
+    /// The direction.
+    pub fn link(&self, way: Way) -> &Link {
+        match way {
+            Way::Out => &self.out,
+            Way::In => &self.back,
+        }
+    }
+}
+
 /// A problem as plain data.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct ProblemSpec {
@@ -95,4 +183,43 @@ pub struct ProblemSpec {
     pub nodes: Vec<Node>,
     /// Values that must be live at the end.
     pub outputs: Vec<ValueId>,
+    /// All channels; a [`ChannelId`] is an index into this list.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub channels: Vec<Channel>,
+    /// All stores; a [`crate::StoreId`] is an index into this list.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stores: Vec<Store>,
+    /// Pairs (input, output): the output of this step is the input of the next, as with parameters and optimizer state.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub carries: Vec<(ValueId, ValueId)>,
+    /// The budget that the maker of the problem suggests.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget_bytes: Option<Bytes>,
+}
+
+impl Default for ProblemSpec {
+    /// A problem without a name, with costs in seconds and nothing in it.
+    fn default() -> ProblemSpec {
+        ProblemSpec {
+            name: String::new(),
+            cost_unit: "s".to_string(),
+            fixed_bytes: Bytes::ZERO,
+            values: Vec::new(),
+            inputs: Vec::new(),
+            nodes: Vec::new(),
+            outputs: Vec::new(),
+            channels: Vec::new(),
+            stores: Vec::new(),
+            carries: Vec::new(),
+            budget_bytes: None,
+        }
+    }
+}
+
+impl ProblemSpec {
+    /// Whether it has anything that the first version of the format does not know.
+    pub fn needs_version_2(&self) -> bool {
+        !(self.channels.is_empty() && self.stores.is_empty() && self.carries.is_empty())
+            || self.values.iter().any(|value| !value.swap)
+    }
 }

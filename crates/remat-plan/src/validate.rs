@@ -12,12 +12,14 @@
 //! - twice the bytes of all values plus the fixed bytes plus the largest workspace fit in 63 bits, so that memory
 //!   and signed differences of memory never overflow in any plan;
 //! - `consumes` names inputs of a node that runs once, the last reader of each, and at most as many bytes as the
-//!   node's outputs hold; `reuse` names pairs of an input and an output.
+//!   node's outputs hold; `reuse` names pairs of an input and an output;
+//! - the links of stores name channels, and their costs are finite and not negative; `carries` names pairs of an input and
+//!   an output of the problem with the same bytes, each value once on its side.
 
-use crate::ids::{NodeId, ValueId};
+use crate::ids::{NodeId, StoreId, ValueId};
 use crate::names::Capped;
 use crate::problem_fault::{List, Origin, Place, ProblemFault, ProblemFaultKind};
-use crate::spec::ProblemSpec;
+use crate::spec::{ProblemSpec, Way};
 
 /// The faults of a problem, in the order of the file.
 pub fn validate(spec: &ProblemSpec) -> Vec<ProblemFault> {
@@ -28,6 +30,8 @@ pub fn validate(spec: &ProblemSpec) -> Vec<ProblemFault> {
     let producer = checker.producers();
     checker.order(&producer);
     checker.consumption();
+    checker.stores();
+    checker.carries();
     checker.sums();
     checker.faults.finish(|n| ProblemFault { place: Place::Problem, kind: ProblemFaultKind::More { n } })
 }
@@ -227,6 +231,57 @@ impl Validator<'_> {
             let (consumed, made) = (total(&valid), total(&node.outputs));
             if consumed > made {
                 self.push(Some(n), ProblemFaultKind::ConsumesTooMuch { consumed, made });
+            }
+        }
+    }
+
+    fn stores(&mut self) {
+        let n_channels = self.spec.channels.len();
+        for (s, store) in self.spec.stores.iter().enumerate() {
+            let mut push =
+                |kind| self.faults.push(ProblemFault { place: Place::Store(StoreId::new(s)), kind });
+            for way in [Way::Out, Way::In] {
+                let link = store.link(way);
+                let channel = link.channel;
+                if channel.index() >= n_channels {
+                    push(ProblemFaultKind::NoSuchChannel { way, channel, n_channels });
+                }
+                for cost in [link.latency, link.cost_per_byte] {
+                    if !(cost.is_finite() && cost >= 0.0) {
+                        push(ProblemFaultKind::BadTransferCost { way, cost });
+                    }
+                }
+            }
+        }
+    }
+
+    fn carries(&mut self) {
+        let spec = self.spec;
+        let n_values = spec.values.len();
+        let is_in = |list: &[ValueId]| {
+            let mut is_in = vec![false; n_values];
+            list.iter().filter(|v| v.index() < n_values).for_each(|v| is_in[v.index()] = true);
+            is_in
+        };
+        let (is_input, is_output) = (is_in(&spec.inputs), is_in(&spec.outputs));
+        let mut is_taken = [vec![false; n_values], vec![false; n_values]];
+        for &(input, output) in &spec.carries {
+            let is_pair = self.in_range(input)
+                && self.in_range(output)
+                && is_input[input.index()]
+                && is_output[output.index()];
+            if !is_pair {
+                self.push(None, ProblemFaultKind::CarriesNoPair { input, output });
+                continue;
+            }
+            for (value, is_taken) in [input, output].into_iter().zip(&mut is_taken) {
+                if std::mem::replace(&mut is_taken[value.index()], true) {
+                    let kind = ProblemFaultKind::CarriesTwice { value };
+                    self.faults.push(ProblemFault { place: Place::Problem, kind });
+                }
+            }
+            if spec.values[input.index()].bytes != spec.values[output.index()].bytes {
+                self.push(None, ProblemFaultKind::CarriesOtherSize { input, output });
             }
         }
     }

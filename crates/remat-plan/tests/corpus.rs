@@ -22,7 +22,7 @@ use common::corpus::{Case, Section, replay};
 use common::node;
 use remat_plan::{
     Bytes, Fault, Outcome, PLANNERS, Phase, Plan, Problem, ProblemError, ProblemFaultKind, Request, Status,
-    Step, Value, ValueId, check, memory_floor, proves_optimal, simulate, solve,
+    Step, Value, ValueId, check, memory_floor, proves_optimal, simulate_with, solve,
 };
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -91,7 +91,7 @@ fn answer(case: &Case, section: &Section, seen: &Seen) -> Option<String> {
     })
 }
 
-/// The problem with the name that the plan gives and some more values and nodes, so that reading lets plans pass whose
+/// The problem with the name that the plan gives and some more values, nodes and stores, so that reading lets plans pass whose
 /// faults the checker has to find.
 fn stretched(problem: &Problem, plan: &str) -> Problem {
     let mut spec = problem.spec().clone();
@@ -99,8 +99,11 @@ fn stretched(problem: &Problem, plan: &str) -> Problem {
     spec.name = name.unwrap_or(&spec.name).to_string();
     for i in 0..10 {
         let value = ValueId::new(spec.values.len());
-        spec.values.push(Value { name: format!("more {i}"), bytes: Bytes(0) });
+        spec.values.push(Value::new(format!("more {i}"), Bytes(0)));
         spec.nodes.push(node(format!("more {i}"), Phase::Forward, 0.0, vec![], vec![value]));
+    }
+    if let Some(store) = spec.stores.last().cloned() {
+        spec.stores.extend(std::iter::repeat_n(store, 10));
     }
     Problem::new(spec).expect("further values and nodes do no harm")
 }
@@ -121,25 +124,39 @@ fn solved(problem: &Problem, arguments: &str) -> String {
 
 /// One line per step; the memory while a node runs, a star at the peak.
 fn trace(problem: &Problem, plan: &Plan) -> String {
-    let result = match simulate(problem, &plan.steps) {
+    let result = match simulate_with(problem, &plan.stored, &plan.steps) {
         Ok(result) => result,
         Err(error) => return error.with_names(problem).to_string(),
     };
     let mut text = String::new();
     let mut curve = result.curve.iter();
+    let mut transfers = result.transfers.iter();
     for (at, step) in plan.steps.iter().enumerate() {
+        let star = if result.peak_step == Some(at) { " *" } else { "" };
+        let mut used = || curve.next().expect("one entry per step that counts").1.0;
+        let mut during = || {
+            let transfer = transfers.next().expect("one entry per copy");
+            format!("from {} to {}", transfer.start, transfer.end)
+        };
+        let name = |value: ValueId| &problem.value(value).name;
         let _ = match *step {
             Step::Compute(node) => {
-                let used = curve.next().expect("one entry per compute").1;
-                let star = if result.peak_step == Some(at) { " *" } else { "" };
-                writeln!(text, "compute {:<10} {:>6}{star}", problem.node(node).name, used.0)
+                writeln!(text, "compute {:<10} {:>6}{star}", problem.node(node).name, used())
             }
-            Step::Free(value) => writeln!(text, "free    {}", problem.value(value).name),
+            Step::Free(value) => writeln!(text, "free    {}", name(value)),
+            Step::Out(value, _) => writeln!(text, "out     {:<10} {}", name(value), during()),
+            Step::In(value, _) => {
+                writeln!(text, "in      {:<10} {:>6}{star} {}", name(value), used(), during())
+            }
+            Step::Discard(value, _) => writeln!(text, "discard {}", name(value)),
         };
     }
     let live: Vec<&str> = result.live_at_peak.iter().map(|&v| problem.value(v).name.as_str()).collect();
     let _ =
         writeln!(text, "cost {} peak {} live at the peak: {}", result.cost, result.peak.0, live.join(" "));
+    if plan.uses_stores() {
+        let _ = writeln!(text, "waits {}", result.stalls);
+    }
     text
 }
 
@@ -150,7 +167,7 @@ struct Seen(RefCell<BTreeSet<&'static str>>);
 /// Shown by tests/hostile.rs, since it takes more than a thousand faults.
 const SHOWN_ELSEWHERE: &str = "More";
 
-const PROBLEM_FAULTS: [&str; 16] = [
+const PROBLEM_FAULTS: [&str; 21] = [
     "OutOfRange",
     "Duplicate",
     "SecondProducer",
@@ -167,9 +184,14 @@ const PROBLEM_FAULTS: [&str; 16] = [
     "ConsumesTooMuch",
     "BadReuse",
     SHOWN_ELSEWHERE,
+    "NoSuchChannel",
+    "BadTransferCost",
+    "CarriesNoPair",
+    "CarriesTwice",
+    "CarriesOtherSize",
 ];
 
-const PLAN_FAULTS: [&str; 16] = [
+const PLAN_FAULTS: [&str; 28] = [
     "OtherProblem",
     "NoSuchNode",
     "NoSuchValue",
@@ -186,6 +208,18 @@ const PLAN_FAULTS: [&str; 16] = [
     "InfeasibleWithSteps",
     "OptimalWithoutBound",
     SHOWN_ELSEWHERE,
+    "CopyOverBudget",
+    "NoSuchStore",
+    "MayNotMove",
+    "OutWhenDead",
+    "OutTwice",
+    "InWhenLive",
+    "NotStored",
+    "OverCapacity",
+    "StoredNotCarried",
+    "StoredTwice",
+    "StoredMayNotMove",
+    "CarryLost",
 ];
 
 impl Seen {
@@ -210,6 +244,11 @@ impl Seen {
                 ProblemFaultKind::ConsumesTooMuch { .. } => 13,
                 ProblemFaultKind::BadReuse { .. } => 14,
                 ProblemFaultKind::More { .. } => 15,
+                ProblemFaultKind::NoSuchChannel { .. } => 16,
+                ProblemFaultKind::BadTransferCost { .. } => 17,
+                ProblemFaultKind::CarriesNoPair { .. } => 18,
+                ProblemFaultKind::CarriesTwice { .. } => 19,
+                ProblemFaultKind::CarriesOtherSize { .. } => 20,
             };
             self.0.borrow_mut().insert(PROBLEM_FAULTS[index]);
         }
@@ -233,6 +272,18 @@ impl Seen {
             Fault::InfeasibleWithSteps => 13,
             Fault::OptimalWithoutBound { .. } => 14,
             Fault::More { .. } => 15,
+            Fault::CopyOverBudget { .. } => 16,
+            Fault::NoSuchStore { .. } => 17,
+            Fault::MayNotMove { .. } => 18,
+            Fault::OutWhenDead { .. } => 19,
+            Fault::OutTwice { .. } => 20,
+            Fault::InWhenLive { .. } => 21,
+            Fault::NotStored { .. } => 22,
+            Fault::OverCapacity { .. } => 23,
+            Fault::StoredNotCarried { .. } => 24,
+            Fault::StoredTwice { .. } => 25,
+            Fault::StoredMayNotMove { .. } => 26,
+            Fault::CarryLost { .. } => 27,
         };
         self.0.borrow_mut().insert(PLAN_FAULTS[index]);
     }

@@ -10,7 +10,7 @@ use remat_plan::{
 
 /// x -> a -> b -> c -> d, where d reads a again: a kept until then costs its bytes while c is made.
 fn bypass() -> Problem {
-    let value = |name: &str, bytes| Value { name: name.into(), bytes: Bytes(bytes) };
+    let value = |name: &str, bytes| Value::new(name, Bytes(bytes));
     let step = |name: &str, phase, cost, inputs: &[u32], output: u32| {
         let inputs = inputs.iter().map(|&v| ValueId(v)).collect();
         node(name.into(), phase, cost, inputs, vec![ValueId(output)])
@@ -34,6 +34,7 @@ fn bypass() -> Problem {
             step("make_d", Phase::Backward, 7.0, &[1, 3], 4),
         ],
         outputs: vec![ValueId(4)],
+        ..ProblemSpec::default()
     })
     .expect("the graph is well formed")
 }

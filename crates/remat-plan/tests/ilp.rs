@@ -12,7 +12,7 @@ use remat_plan::{
 /// that there is something to recompute. Some values may be overwritten in place.
 fn total_order(seed: u64, n_nodes: usize) -> Problem {
     let mut random = Random(seed);
-    let mut values = vec![Value { name: "x".into(), bytes: Bytes(1 + random.below(4) as u64) }];
+    let mut values = vec![Value::new("x".into(), Bytes(1 + random.below(4) as u64))];
     let mut nodes = Vec::new();
     for n in 0..n_nodes {
         let mut inputs = vec![ValueId::new(n)];
@@ -37,6 +37,7 @@ fn total_order(seed: u64, n_nodes: usize) -> Problem {
         outputs: vec![ValueId::new(n_nodes)],
         values,
         nodes,
+        ..ProblemSpec::default()
     };
     Problem::new(spec).expect("the generator makes valid problems")
 }

@@ -125,7 +125,7 @@ fn best_is_not_worse_than_any_other_planner_on_layered_graphs() {
 /// A step whose backward begins before its forward has ended, as with two losses.
 #[test]
 fn phases_may_alternate() {
-    let value = |name: &str| Value { name: name.to_owned(), bytes: Bytes(8) };
+    let value = |name: &str| Value::new(name.to_owned(), Bytes(8));
     let id = ValueId::new;
     let spec = ProblemSpec {
         name: "alternating".to_owned(),
@@ -140,6 +140,7 @@ fn phases_may_alternate() {
             node("db".into(), Phase::Backward, 1.0, vec![id(1), id(2), id(3)], vec![id(4)]),
         ],
         outputs: vec![id(4)],
+        ..ProblemSpec::default()
     };
     let problem = Problem::new(spec).expect("valid");
     let floor = memory_floor(&problem).bytes;
@@ -153,7 +154,7 @@ fn phases_may_alternate() {
 
 #[test]
 fn modules_that_read_overwritten_state_again_cannot_be_checkpointed() {
-    let value = |name: &str| Value { name: name.to_owned(), bytes: Bytes(8) };
+    let value = |name: &str| Value::new(name.to_owned(), Bytes(8));
     let id = ValueId::new;
     let in_module = |module: &str, node: Node| Node { module: Some(module.to_owned()), ..node };
     // The update of w comes before the last reader of a, which would have to be recomputed from w.
@@ -178,6 +179,7 @@ fn modules_that_read_overwritten_state_again_cannot_be_checkpointed() {
             node("dx".into(), Phase::Backward, 1.0, vec![id(2), id(3)], vec![id(7)]),
         ],
         outputs: vec![id(6), id(7)],
+        ..ProblemSpec::default()
     };
     let problem = Problem::new(spec).expect("valid");
     let plan = checkpoint(&problem, &["block.1"]).expect("gelu needs x alone");

@@ -1,6 +1,6 @@
 //! The planner as the Python module `remat._remat`: problems and plans go in and come out as JSON.
 //!
-//! In: `remat.problem/1` and `remat.plan/1` texts (docs/formats.md). Out: the same, and small JSON objects where a file
+//! In: `remat.problem` and `remat.plan` texts (docs/formats.md). Out: the same, and small JSON objects where a file
 //! format would be too much. Bad input is a `ValueError` with every fault; a bug of ours is a `RuntimeError`. The
 //! planners run without the interpreter lock, so other Python threads keep running. Everything about tensors is Python's
 //! business: this file must stay a translation.
@@ -41,14 +41,14 @@ fn request(budget: u64, time_limit: Option<f64>, effort: Option<f64>, seed: u64)
 
 #[pymethods]
 impl Problem {
-    /// Reads `remat.problem/1` and checks it.
+    /// Reads `remat.problem` and checks it.
     #[new]
     fn new(py: Python<'_>, text: &str) -> PyResult<Problem> {
         let inner = py.detach(|| plan::Problem::from_json(text)).map_err(bad_input)?;
         Ok(Problem { inner })
     }
 
-    /// Plans for a budget in bytes; returns `remat.plan/1` and, when there is no plan, the reason.
+    /// Plans for a budget in bytes; returns `remat.plan` and, when there is no plan, the reason.
     #[pyo3(signature = (budget, *, planner = "best", time_limit = None, effort = None, seed = 0))]
     fn solve(
         &self,

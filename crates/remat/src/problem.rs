@@ -27,8 +27,7 @@ pub fn problem(graph: &Graph, seconds: &IdVec<NodeId, f64>) -> Result<PlanningPr
     let mut values = Vec::new();
     for v in graph.values.ids().filter(|&v| storage.is_root(v)) {
         index[v] = Some(remat_plan::ValueId::new(values.len()));
-        values
-            .push(remat_plan::Value { name: graph.value_name(v), bytes: graph.values[v].ty.buffer_bytes() });
+        values.push(remat_plan::Value::new(graph.value_name(v), graph.values[v].ty.buffer_bytes()));
         value_of.push(v);
     }
     let id = |v: ValueId| index[storage.root[v]].expect("every root has an index");
@@ -77,6 +76,7 @@ pub fn problem(graph: &Graph, seconds: &IdVec<NodeId, f64>) -> Result<PlanningPr
         inputs: graph.sources.iter().map(|s| id(s.value)).collect(),
         nodes,
         outputs,
+        ..ProblemSpec::default()
     };
     let problem = Problem::new(spec).map_err(|e| Error::Bug {
         stage: "problem",

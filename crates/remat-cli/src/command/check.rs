@@ -6,16 +6,16 @@ use crate::output::{Output, Paint, Report};
 use crate::target::{n_recomputes, overhead_percent};
 use anyhow::Result;
 use clap::Args;
-use remat_plan::{Bytes, Fault, Status, check, proves_optimal};
+use remat_plan::{Bytes, Fault, Plan, Problem, Status, check, proves_optimal, simulate_with};
 use serde::Serialize;
 use std::path::PathBuf;
 
 /// Checks a plan file against a problem file, independently of the planner that made it.
 #[derive(Debug, Args)]
 pub(crate) struct Flags {
-    /// A `remat.problem/1` file, JSON or text.
+    /// A `remat.problem` file, JSON or text.
     problem: PathBuf,
-    /// A `remat.plan/1` file, JSON or text.
+    /// A `remat.plan` file, JSON or text.
     plan: PathBuf,
     /// Check against this budget, as a size, instead of the plan's own.
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
@@ -35,9 +35,32 @@ struct Checked {
     cost: f64,
     overhead_percent: f64,
     n_recomputes: usize,
+    /// What goes to and from stores, where the plan is valid and uses any.
+    copies: Option<Copies>,
     /// May be more than are listed.
     n_faults: usize,
     faults: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct Copies {
+    n_copies: usize,
+    moved_bytes: Bytes,
+    /// How long the program waits for copies beside which nodes could have run.
+    waiting_cost: f64,
+    cost_unit: String,
+}
+
+impl Copies {
+    fn of(problem: &Problem, plan: &Plan) -> Option<Copies> {
+        let result = simulate_with(problem, &plan.stored, &plan.steps).ok()?;
+        Some(Copies {
+            n_copies: result.transfers.len(),
+            moved_bytes: result.transfers.iter().map(|transfer| problem.bytes(transfer.value)).sum(),
+            waiting_cost: result.stalls,
+            cost_unit: problem.cost_unit.clone(),
+        })
+    }
 }
 
 impl Flags {
@@ -56,6 +79,7 @@ impl Flags {
             optimality_is_proved: faults.is_empty() && proves_optimal(&problem, &plan),
             overhead_percent: overhead_percent(&problem, &plan),
             n_recomputes: n_recomputes(&problem, &plan),
+            copies: (faults.is_empty() && plan.uses_stores()).then(|| Copies::of(&problem, &plan)).flatten(),
             problem: plan.problem,
             planner: plan.planner,
             status: plan.status,
@@ -84,9 +108,13 @@ impl Report for Checked {
                 (Status::Optimal, false) => "; it claims to be optimal, which is not proved here",
                 (Status::Feasible | Status::Infeasible, false) => "",
             };
+            let copies = self.copies.as_ref().map_or_else(String::new, |copies| {
+                let Copies { n_copies, moved_bytes, waiting_cost, cost_unit } = copies;
+                format!("; {n_copies} copies move {moved_bytes}, and {waiting_cost} {cost_unit} are spent waiting for them")
+            });
             return format!(
                 "{}: the plan of `{planner}` for {problem} has a peak of {peak_bytes} within {budget_bytes} and \
-                 {n_recomputes} recomputed nodes, {overhead_percent:.2} % more cost than without{quality}\n",
+                 {n_recomputes} recomputed nodes, {overhead_percent:.2} % more cost than without{copies}{quality}\n",
                 paint.good("valid")
             );
         }

@@ -19,7 +19,7 @@ use std::path::PathBuf;
 pub(crate) struct Flags {
     #[command(flatten)]
     target: TargetFlags,
-    /// Explain this `remat.plan/1` file instead of making a plan.
+    /// Explain this `remat.plan` file instead of making a plan.
     #[arg(long, value_name = "FILE")]
     plan: Option<PathBuf>,
     /// Memory for the whole step: 8GiB, 8GB, 123456789B, or 50% of the peak without recomputation.

@@ -20,7 +20,7 @@ pub(crate) struct Flags {
     /// The model; `remat models` lists them.
     #[arg(value_parser = model_parser(), hide_possible_values = true, required_unless_present = "problem")]
     model: Option<String>,
-    /// Print the planning problem of the model, or of this `remat.problem/1` file (JSON or text), in its text form.
+    /// Print the planning problem of the model, or of this `remat.problem` file (JSON or text), in its text form.
     #[arg(long, value_name = "FILE", num_args = 0..=1, conflicts_with_all = ["budget", "format"])]
     problem: Option<Option<PathBuf>>,
     /// The form to print.

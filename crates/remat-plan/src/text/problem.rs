@@ -1,13 +1,14 @@
 //! The text form of a problem: one line per value and per node. What is printed parses back to an equal problem.
 
+use super::stores;
 use crate::ids::ValueId;
 use crate::lines::{Line, TextError, Word, lines};
-use crate::problem::{PROBLEM_SCHEMA, Problem, ProblemError};
+use crate::problem::{PROBLEM_SCHEMA, PROBLEM_SCHEMA_2, Problem, ProblemError};
 use crate::spec::{Node, Phase, ProblemSpec, Value};
 use crate::units::Bytes;
 use std::fmt::Write as _;
 
-const KEYWORDS: [(&str, Keyword); 9] = [
+const KEYWORDS: [(&str, Keyword); 13] = [
     ("name", Keyword::Name),
     ("cost_unit", Keyword::CostUnit),
     ("fixed_bytes", Keyword::FixedBytes),
@@ -17,7 +18,14 @@ const KEYWORDS: [(&str, Keyword); 9] = [
     ("backward", Keyword::Node(Phase::Backward)),
     ("optimizer", Keyword::Node(Phase::Optimizer)),
     ("outputs", Keyword::Outputs),
+    ("channel", Keyword::Channel),
+    ("store", Keyword::Store),
+    ("carries", Keyword::Carries),
+    ("budget_bytes", Keyword::Budget),
 ];
+
+/// After the name of a value that may not be copied to a store.
+const STAYS: &str = "stays";
 
 #[derive(Clone, Copy)]
 enum Keyword {
@@ -28,6 +36,10 @@ enum Keyword {
     Inputs,
     Node(Phase),
     Outputs,
+    Channel,
+    Store,
+    Carries,
+    Budget,
 }
 
 const FIELDS: [(&str, Field); 9] = [
@@ -56,29 +68,23 @@ enum Field {
 }
 
 impl Problem {
-    /// Reads the text form of `remat.problem/1`.
+    /// Reads the text form of `remat.problem/1` or `/2`.
     pub fn from_text(text: &str) -> Result<Problem, ProblemError> {
-        Problem::new(parse(text)?)
+        let (is_first, spec) = parse(text)?;
+        Problem::of_version(is_first, spec)
     }
 
-    /// Writes the text form of `remat.problem/1`.
+    /// Writes the text form, of the first version where that can hold the problem.
     pub fn to_text(&self) -> String {
-        print(self.spec())
+        print(self.schema(), self.spec())
     }
 }
 
-fn parse(text: &str) -> Result<ProblemSpec, TextError> {
-    let mut spec = ProblemSpec {
-        name: String::new(),
-        cost_unit: "s".to_string(),
-        fixed_bytes: Bytes::ZERO,
-        values: Vec::new(),
-        inputs: Vec::new(),
-        nodes: Vec::new(),
-        outputs: Vec::new(),
-    };
+/// Whether the file is of the first version, and what is in it.
+fn parse(text: &str) -> Result<(bool, ProblemSpec), TextError> {
+    let mut spec = ProblemSpec::default();
     let mut lines = lines(text);
-    header(&mut lines, PROBLEM_SCHEMA)?;
+    let is_first = header(&mut lines, [PROBLEM_SCHEMA, PROBLEM_SCHEMA_2])?;
     for mut line in lines {
         match line.one_of("the beginning of a line", &KEYWORDS)? {
             Keyword::Name => spec.name = line.word("a name")?,
@@ -88,23 +94,32 @@ fn parse(text: &str) -> Result<ProblemSpec, TextError> {
             Keyword::Inputs => spec.inputs.extend(line.values()?),
             Keyword::Outputs => spec.outputs.extend(line.values()?),
             Keyword::Node(phase) => spec.nodes.push(node(&mut line, phase)?),
+            Keyword::Channel => spec.channels.push(stores::channel(&mut line)?),
+            Keyword::Store => spec.stores.push(stores::store(&mut line)?),
+            Keyword::Carries => spec.carries.extend(line.pairs()?),
+            Keyword::Budget => spec.budget_bytes = Some(line.bytes("a number of bytes")?),
         }
         line.end()?;
     }
-    Ok(spec)
+    Ok((is_first, spec))
 }
 
-/// The first line must name the format.
-pub(super) fn header<'a>(lines: &mut impl Iterator<Item = Line<'a>>, schema: &str) -> Result<(), TextError> {
-    let advice = format!("begin the file with the line {schema}");
+/// The first line must name one of the two versions of the format; whether it is the first one.
+pub(super) fn header<'a>(
+    lines: &mut impl Iterator<Item = Line<'a>>,
+    schemas: [&str; 2],
+) -> Result<bool, TextError> {
+    let advice = format!("begin the file with the line {} or {}", schemas[0], schemas[1]);
     let Some(mut line) = lines.next() else {
         return Err(TextError { line: 1, what: "the file is empty".to_string(), advice });
     };
     let start = line.clone();
-    if line.word("the format")? != schema {
+    let schema = line.word("the format")?;
+    if !schemas.contains(&schema.as_str()) {
         return Err(start.error("the first line does not name the format", advice));
     }
-    line.end()
+    line.end()?;
+    Ok(schema == schemas[0])
 }
 
 fn value(line: &mut Line<'_>, n_before: usize) -> Result<Value, TextError> {
@@ -115,7 +130,13 @@ fn value(line: &mut Line<'_>, n_before: usize) -> Result<Value, TextError> {
         return Err(start.error(what, format!("values are numbered from %0 on; the next one is %{n_before}")));
     }
     let bytes = line.bytes("a number of bytes")?;
-    Ok(Value { name: line.word("the name of the value")?, bytes })
+    let mut value = Value::new(line.word("the name of the value")?, bytes);
+    let mut after = line.clone();
+    if !after.is_at_end() && after.word("the end")? == STAYS {
+        value.swap = false;
+        *line = after;
+    }
+    Ok(value)
 }
 
 fn node(line: &mut Line<'_>, phase: Phase) -> Result<Node, TextError> {
@@ -156,11 +177,20 @@ fn node(line: &mut Line<'_>, phase: Phase) -> Result<Node, TextError> {
     Ok(node)
 }
 
-fn print(spec: &ProblemSpec) -> String {
-    let mut text = format!("{PROBLEM_SCHEMA}\nname {}\n", Word(&spec.name));
-    let _ = writeln!(text, "cost_unit {}\nfixed_bytes {}\n", Word(&spec.cost_unit), spec.fixed_bytes.0);
+fn print(schema: &str, spec: &ProblemSpec) -> String {
+    let mut text = format!("{schema}\nname {}\n", Word(&spec.name));
+    let _ = writeln!(text, "cost_unit {}\nfixed_bytes {}", Word(&spec.cost_unit), spec.fixed_bytes.0);
+    if let Some(budget) = spec.budget_bytes {
+        let _ = writeln!(text, "budget_bytes {}", budget.0);
+    }
+    text.push('\n');
+    stores::print(&mut text, &spec.channels, &spec.stores);
     for (i, value) in spec.values.iter().enumerate() {
-        let _ = writeln!(text, "value %{i} {} {}", value.bytes.0, Word(&value.name));
+        let _ = write!(text, "value %{i} {} {}", value.bytes.0, Word(&value.name));
+        if !value.swap {
+            let _ = write!(text, " {STAYS}");
+        }
+        text.push('\n');
     }
     print_list(&mut text, "inputs", &spec.inputs);
     text.push_str("\n\n");
@@ -173,6 +203,11 @@ fn print(spec: &ProblemSpec) -> String {
     }
     print_list(&mut text, "outputs", &spec.outputs);
     text.push('\n');
+    if !spec.carries.is_empty() {
+        text.push_str("carries");
+        print_pairs(&mut text, &spec.carries);
+        text.push('\n');
+    }
     text
 }
 
@@ -193,9 +228,7 @@ fn print_node(text: &mut String, node: &Node) {
     }
     if !node.reuse.is_empty() {
         text.push_str(" reuse");
-        for (input, output) in &node.reuse {
-            let _ = write!(text, " %{input}>%{output}");
-        }
+        print_pairs(text, &node.reuse);
     }
     if !node.recompute {
         text.push_str(" once");
@@ -209,5 +242,11 @@ fn print_list(text: &mut String, word: &str, values: &[ValueId]) {
     text.push_str(word);
     for value in values {
         let _ = write!(text, " %{value}");
+    }
+}
+
+fn print_pairs(text: &mut String, pairs: &[(ValueId, ValueId)]) {
+    for (input, output) in pairs {
+        let _ = write!(text, " %{input}>%{output}");
     }
 }

@@ -3,6 +3,7 @@
 
 pub(crate) mod campaign;
 pub(crate) mod corpus;
+pub(crate) mod stores;
 
 use remat_plan::{Bytes, Node, NodeId, Phase, Problem, ProblemSpec, Step, Value, ValueId};
 use std::io::Write as _;
@@ -65,6 +66,7 @@ pub(crate) fn random_problem(seed: u64, max_nodes: usize) -> Problem {
         inputs: vec![],
         nodes: vec![],
         outputs: vec![],
+        ..ProblemSpec::default()
     };
     let mut state = Vec::new();
     for i in 0..random.below(3) {
@@ -135,7 +137,7 @@ pub(crate) fn random_problem(seed: u64, max_nodes: usize) -> Problem {
 }
 
 fn add_value(spec: &mut ProblemSpec, name: String, bytes: u64) -> ValueId {
-    spec.values.push(Value { name, bytes: Bytes(bytes) });
+    spec.values.push(Value::new(name, Bytes(bytes)));
     ValueId::new(spec.values.len() - 1)
 }
 
@@ -151,6 +153,7 @@ pub(crate) fn network(seed: u64, n_layers: usize) -> Problem {
         inputs: vec![],
         nodes: vec![],
         outputs: vec![],
+        ..ProblemSpec::default()
     };
     let mut x = add_value(&mut spec, "x".into(), 1000);
     spec.inputs.push(x);
@@ -223,6 +226,7 @@ pub(crate) fn count(problem: &Problem, steps: &[Step]) -> (u64, f64) {
                     live.retain(|w| !earlier.consumes.contains(w) && !earlier.outputs.contains(w));
                     live.extend(&earlier.outputs);
                 }
+                Step::Out(..) | Step::In(..) | Step::Discard(..) => panic!("a plan without stores"),
             }
         }
         let mut used = problem.fixed_bytes.0 + node.workspace_bytes.0;

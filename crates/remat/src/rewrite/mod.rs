@@ -102,6 +102,9 @@ pub fn apply(graph: &Graph, problem: &PlanningProblem, plan: &Plan) -> Result<Sc
         match *step {
             remat_plan::Step::Compute(n) => rewriter.run(problem.node_of[n.index()]),
             remat_plan::Step::Free(v) => rewriter.free(problem.value_of[v.index()]),
+            remat_plan::Step::Out(..) | remat_plan::Step::In(..) | remat_plan::Step::Discard(..) => {
+                return Err(Error::bug("rewrite", ["the plan moves values to a store, and a step has none"]));
+            }
         }
     }
     let outputs = graph.outputs.iter().map(|&v| rewriter.resolve(v)).collect();

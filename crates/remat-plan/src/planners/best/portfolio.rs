@@ -7,7 +7,7 @@
 
 use crate::answer::not_reached;
 use crate::outcome::Outcome;
-use crate::plan::{Plan, Step};
+use crate::plan::Plan;
 use crate::planners::best::search::Found;
 use crate::planners::best::{keep_set, repeats, replicate};
 use crate::planners::{chain_dp, eviction, min_cut, mu_two, mu_two_literal, per_block, sqrt};
@@ -95,11 +95,7 @@ pub(crate) fn starts(
             }
             let outcome = plan(problem, &Request { time_limit, effort: Some(1.0), ..request.clone() });
             if let Some(plan) = outcome.plan() {
-                let computes = plan.steps.iter().filter_map(|step| match step {
-                    Step::Compute(n) => Some(n.0),
-                    Step::Free(_) => None,
-                });
-                starts.push(Found::new(flat, computes.collect()));
+                starts.push(Found::new(flat, plan.computes().map(|node| node.0).collect()));
             }
         }
     }

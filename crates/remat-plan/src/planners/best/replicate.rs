@@ -151,10 +151,11 @@ mod tests {
             inputs: vec![],
             nodes: vec![],
             outputs: vec![],
+            ..ProblemSpec::default()
         };
         let mut add = |phase, cost: f64, bytes: u64, inputs: Vec<ValueId>| {
             let made = ValueId::new(spec.values.len());
-            spec.values.push(Value { name: made.to_string(), bytes: Bytes(bytes) });
+            spec.values.push(Value::new(made.to_string(), Bytes(bytes)));
             spec.nodes.push(Node {
                 name: made.to_string(),
                 op: "o".into(),

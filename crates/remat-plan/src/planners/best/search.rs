@@ -269,7 +269,7 @@ mod tests {
     /// A chain and its mirror image, as forward and backward are, with state that the last nodes overwrite and
     /// outputs that may take over the storage of their input.
     fn mirror(n: usize) -> Problem {
-        let value = |name: String, bytes: usize| Value { name, bytes: Bytes(bytes as u64) };
+        let value = |name: String, bytes: usize| Value::new(name, Bytes(bytes as u64));
         let id = ValueId::new;
         let mut spec = ProblemSpec {
             name: "mirror".into(),
@@ -279,6 +279,7 @@ mod tests {
             inputs: vec![],
             nodes: vec![],
             outputs: vec![],
+            ..ProblemSpec::default()
         };
         for i in 0..2 * n {
             let (mut inputs, mut reuse) = (Vec::new(), Vec::new());
