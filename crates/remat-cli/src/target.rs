@@ -70,6 +70,11 @@ impl TargetFlags {
                 }
                 let begin = Instant::now();
                 let problem = Box::new(files::read_problem(path)?);
+                if !problem.stores.is_empty() {
+                    eprintln!(
+                        "note: values stay in memory or are recomputed; no planner uses the stores of a problem yet"
+                    );
+                }
                 let everything = solve(&problem, "save-all", &Request::new(Bytes(u64::MAX)))?;
                 let keep_all_peak = everything.to_plan(&problem, "save-all", Bytes(u64::MAX)).peak_bytes;
                 let floor = memory_floor(&problem);
@@ -154,6 +159,7 @@ impl Planned {
                 peak_bytes: refusal.lowest_peak,
                 cost: 0.0,
                 lower_bound: None,
+                stored: Vec::new(),
                 steps: Vec::new(),
             },
         }

@@ -104,6 +104,29 @@ fn problems_and_plans_are_written_and_read_as_text() {
     folder.run("graph mlp --problem problem.txt", &[]).complains(&["not both"]);
 }
 
+/// A problem with a store and a plan that uses it, from a case of the planner's corpus.
+#[test]
+fn plans_with_copies_are_checked_and_explained() {
+    let folder = Folder::new();
+    let case = include_str!("../../remat-plan/tests/corpus/trace_copies.txt");
+    let section = |name: &str| {
+        let (_, rest) = case.split_once(&format!("--- {name}\n")).expect("the section");
+        rest.split_once("--- ").expect("another section").0
+    };
+    folder.write("moved.txt", section("problem"));
+    folder.write("plan.txt", section("plan"));
+    let ran = folder.run("check moved.txt plan.txt", &[]).exits(0);
+    assert!(ran.stdout.contains("4 copies move 144 B"), "{ran:?}");
+    assert!(ran.stdout.contains("5.75 s are spent waiting"), "{ran:?}");
+    let ran = folder.run("explain --problem moved.txt --plan plan.txt", &[]).exits(0);
+    assert!(ran.stdout.contains("peak 146"), "{ran:?}");
+    folder.write("early.txt", &section("plan").replace("in %2 0\n", ""));
+    let ran = folder.run("check moved.txt early.txt", &[]).exits(1);
+    assert!(ran.stdout.contains("needs value 2 (a), which is not live"), "{ran:?}");
+    let ran = folder.run("plan --problem moved.txt --budget 146B", &[]).exits(0);
+    assert!(ran.stderr.contains("no planner uses the stores"), "{ran:?}");
+}
+
 #[test]
 fn check_tells_a_proof_from_a_claim() {
     let folder = Folder::new();

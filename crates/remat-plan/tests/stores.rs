@@ -5,7 +5,8 @@ mod common;
 use common::stores::{claimed, random_plan, random_problem_with_stores};
 use common::{NO_INSTANCES, Random, planning_dir, skip};
 use remat_plan::{
-    NodeId, Outcome, PLAN_SCHEMA_2, Plan, Problem, Request, Step, StoreId, ValueId, check, solve,
+    NodeId, Outcome, PLAN_SCHEMA_2, Plan, Problem, Request, Step, StoreId, ValueId, check, memory_floor,
+    solve,
 };
 use std::io::Write as _;
 use std::process::{Command, Stdio};
@@ -31,6 +32,7 @@ fn the_checker_agrees_with_the_simulator() {
         assert_eq!(names(check(&problem, &plan)), [""; 0], "{}", plan.to_text(&problem));
         n_copies += plan.steps.iter().filter(|step| step.uses_store()).count();
         n_stored += plan.stored.len();
+        assert!(memory_floor(&problem).bytes <= plan.peak_bytes, "{}", plan.to_text(&problem));
         for _ in 0..20 {
             let (stored, steps) = mutated(&problem, &plan, &mut random);
             match claimed(&problem, stored.clone(), steps.clone()) {
@@ -144,7 +146,7 @@ fn the_external_checker_agrees() {
 fn planners_leave_stores_alone_and_claim_no_more_than_they_know() {
     for seed in 0..60 {
         let problem = random_problem_with_stores(seed, 10);
-        let budget = remat_plan::memory_floor(&problem.without_stores()).bytes;
+        let budget = memory_floor(&problem.without_stores()).bytes;
         for planner in ["best", "save-all", "exhaustive"] {
             let outcome = solve(&problem, planner, &Request::new(budget).effort(0.1)).expect("a valid plan");
             match outcome.plan() {

@@ -11,6 +11,8 @@
 //! 3. for every update node u that is neither ancestor nor descendant of n: either the state it consumes (before u) or
 //!    the state it makes for the problem's outputs (after u), so at least the smaller of the two.
 //!
+//! Where the problem has stores, a value that may be copied to one can be there instead, so 2 and 3 count only values that stay.
+//!
 //! The largest such sum is a floor for the peak. "Ancestor" means: runs first in every plan. Beside the makers of a
 //! node's inputs these are, for an update, all other readers of the lasting state that it overwrites. With those
 //! edges no value is counted under both 2 and 3: if a descendant of n reads the state of u, u is a descendant of n.
@@ -40,7 +42,7 @@ pub fn memory_floor(problem: &Problem) -> Floor {
         .reduce(|best, next| if next.0 > best.0 { next } else { best });
     match best {
         None => Floor {
-            bytes: problem.fixed_bytes + problem.inputs.iter().map(|&v| problem.bytes(v)).sum(),
+            bytes: problem.fixed_bytes + bytes_that_stay(problem, problem.inputs.iter().copied()),
             node: None,
             node_name: String::new(),
             fixed: problem.fixed_bytes,
@@ -125,19 +127,26 @@ fn lasting_bytes(problem: &Problem) -> Lasting {
     Lasting { elsewhere, held_inputs }
 }
 
-/// Whether a value, once gone, cannot be made again.
+/// Whether a value, once gone, cannot be had again.
 fn is_lasting(problem: &Problem, value: ValueId) -> bool {
-    !problem.is_recomputable(value)
+    !problem.is_recomputable(value) && stays(problem, value)
+}
+
+/// Whether a value cannot be in a store.
+fn stays(problem: &Problem, value: ValueId) -> bool {
+    problem.stores.is_empty() || !problem.value(value).swap
+}
+
+fn bytes_that_stay(problem: &Problem, values: impl Iterator<Item = ValueId>) -> Bytes {
+    values.filter(|&v| stays(problem, v)).map(|v| problem.bytes(v)).sum()
 }
 
 /// The bytes of state that exist both before and after an update.
 fn state_bytes(problem: &Problem, update: NodeId) -> Bytes {
     let node = problem.node(update);
-    let before: Bytes =
-        node.consumes.iter().filter(|v| problem.is_input(**v)).map(|&v| problem.bytes(v)).sum();
-    let after: Bytes =
-        node.outputs.iter().filter(|v| problem.is_output(**v)).map(|&v| problem.bytes(v)).sum();
-    before.min(after)
+    let before = node.consumes.iter().copied().filter(|&v| problem.is_input(v));
+    let after = node.outputs.iter().copied().filter(|&v| problem.is_output(v));
+    bytes_that_stay(problem, before).min(bytes_that_stay(problem, after))
 }
 
 /// The positions of the ones in a bit set.

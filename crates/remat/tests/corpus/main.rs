@@ -193,6 +193,7 @@ impl Asked<'_> {
             peak_bytes: simulation.peak,
             cost: simulation.cost,
             lower_bound: None,
+            stored: Vec::new(),
             steps,
         }
     }
