@@ -6,6 +6,9 @@
 //! Data goes to stdout, everything else to stderr. Exit code 0: done. 1: the command ran, and the answer is no (a
 //! budget cannot be met, bits differ, a plan is wrong). 2: misuse, bad input or a failure. 130: stopped by a signal.
 
+// Whatever is printed passes through `output`, which escapes what could take a terminal over.
+#![warn(clippy::print_stderr, clippy::print_stdout)]
+
 mod answer;
 mod chart;
 mod command;
@@ -30,7 +33,7 @@ mod training;
 
 use clap::{CommandFactory as _, Parser};
 use command::Command;
-use output::{Output, Paint};
+use output::{Output, complain};
 use std::process::ExitCode;
 
 /// Trains neural networks inside a memory budget: same bits, bounded bytes.
@@ -65,7 +68,7 @@ fn main() -> ExitCode {
         Ok(Ok(answer)) => return answer.exit_code(),
         Ok(Err(error)) => {
             let error = format!("{error:#}");
-            eprintln!("{} {error}", Paint::stderr().bad("error:"));
+            complain(&error);
             error
         }
         Err(payload) => format!("internal error: {}", panic_message(&*payload)),
@@ -99,7 +102,7 @@ fn report_panics_as_errors() {
     std::panic::set_hook(Box::new(|info| {
         let place = info.location().map_or_else(String::new, |at| format!(" at {}:{}", at.file(), at.line()));
         let message = panic_message(info.payload());
-        eprintln!("error: internal error{place}: {message}; please report it with the command you ran");
+        complain(&format!("internal error{place}: {message}; please report it with the command you ran"));
     }));
 }
 

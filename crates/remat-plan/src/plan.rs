@@ -7,6 +7,7 @@ use crate::ids::{NodeId, ValueId};
 use crate::lines::TextError;
 use crate::problem::{Problem, without_position};
 use crate::short::Short;
+use crate::shown::Shown;
 use crate::units::Bytes;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -161,12 +162,18 @@ impl Plan {
             return Err(PlanError::Schema { found: header.schema });
         }
         let plan: Plan = serde_json::from_str(text).map_err(PlanError::json)?;
-        plan.suits(problem)?;
-        Ok(plan)
+        plan.for_problem(problem)
+    }
+
+    /// A plan as it was read, if it suits the problem; its words are as printable as those of a problem.
+    pub(crate) fn for_problem(mut self, problem: &Problem) -> Result<Plan, PlanError> {
+        [&mut self.problem, &mut self.planner].into_iter().for_each(Shown::make);
+        self.suits(problem)?;
+        Ok(self)
     }
 
     /// Whether the plan names this problem, and only ids that it has.
-    pub(crate) fn suits(&self, problem: &Problem) -> Result<(), PlanError> {
+    fn suits(&self, problem: &Problem) -> Result<(), PlanError> {
         if self.problem != problem.name {
             return Err(PlanError::OtherProblem {
                 plan: self.problem.clone(),

@@ -3,6 +3,7 @@
 //! [`crate::Problem`] is the same data after validation. What every field means is in docs/formats.md.
 
 use crate::ids::ValueId;
+use crate::shown::Shown;
 use crate::units::Bytes;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -95,4 +96,14 @@ pub struct ProblemSpec {
     pub nodes: Vec<Node>,
     /// Values that must be live at the end.
     pub outputs: Vec<ValueId>,
+}
+
+impl ProblemSpec {
+    pub(crate) fn make_names_printable(&mut self) {
+        [&mut self.name, &mut self.cost_unit].into_iter().for_each(Shown::make);
+        self.values.iter_mut().for_each(|value| Shown::make(&mut value.name));
+        for node in &mut self.nodes {
+            [&mut node.name, &mut node.op].into_iter().chain(&mut node.module).for_each(Shown::make);
+        }
+    }
 }

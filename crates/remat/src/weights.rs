@@ -8,6 +8,7 @@
 use crate::error::{Error, Result};
 use crate::files;
 use crate::graph::{FileLayout, Graph, Kind, Source, Type};
+use remat_plan::Shown;
 use safetensors::Dtype;
 use safetensors::tensor::{Metadata, TensorInfo};
 use std::collections::BTreeMap;
@@ -17,6 +18,9 @@ use std::path::{Path, PathBuf};
 
 /// The header's own limit in the format's reference implementation.
 const MAX_HEADER_BYTES: u64 = 100_000_000;
+
+/// Nobody reads more of them.
+const SHOWN_FAULTS: usize = 20;
 
 /// PyTorch's count of batches seen by a batch norm, which a fixed momentum makes meaningless.
 const IGNORED_SUFFIX: &str = ".num_batches_tracked";
@@ -122,7 +126,11 @@ impl WeightFile {
         if faults.is_empty() {
             return Ok(());
         }
-        let message = format!("does not fit {}:\n  {}", graph.name, faults.join("\n  "));
+        let mut list = faults.iter().take(SHOWN_FAULTS).map(|fault| format!("\n  {fault}")).collect::<String>();
+        if faults.len() > SHOWN_FAULTS {
+            list += &format!("\n  ... and {} more", faults.len() - SHOWN_FAULTS);
+        }
+        let message = format!("does not fit {}:{list}", graph.name);
         Err(Error::Weights { place: self.path.display().to_string(), message })
     }
 
@@ -182,7 +190,9 @@ fn mismatches(graph: &Graph, contents: Contents, header: &Metadata) -> Vec<Strin
     let is_ignored = |name: &str| name.ends_with(IGNORED_SUFFIX) || is_beside(name);
     let unexpected = header.offset_keys().into_iter().filter(|name| !is_ignored(name));
     faults.extend(
-        unexpected.filter(|name| !known.contains(name.as_str())).map(|name| format!("{name} is unknown")),
+        unexpected
+            .filter(|name| !known.contains(name.as_str()))
+            .map(|name| format!("{} is unknown", Shown(&name))),
     );
     faults
 }

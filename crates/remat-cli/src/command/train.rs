@@ -5,7 +5,7 @@
 use crate::answer::Answer;
 use crate::flags::{CostKind, Model, PlannerFlags, StepFlags, model_parser};
 use crate::loss_log::LossWriter;
-use crate::output::Output;
+use crate::output::{Output, say};
 use crate::planning::compile;
 use crate::training::{
     Data, DataFlags, EvaluationFlags, Events, HeldOut, OptimizationFlags, RecordFlags, Run, Training,
@@ -212,12 +212,12 @@ impl Flags {
             RunFolder::of(&model.forward, None, data.about()).write(checkpoints.folder())?;
         }
         if let Some(folder) = self.record.resume.as_deref() {
-            let warn = |warning: String| eprintln!("warning: {warning}");
+            let warn = |warning: String| say(format_args!("warning: {warning}"));
             let schedule = self.optimization.schedule();
             let found = Checkpoints::resume(folder, &identity, schedule, session, warn)?;
             report.resumed_from_step = Some(found.unwrap_or(0));
             if found.is_none() {
-                eprintln!("warning: {} has no checkpoint; beginning with step 1", folder.display());
+                say(format_args!("warning: {} has no checkpoint; beginning with step 1", folder.display()));
             }
         }
         Ok(checkpoints)

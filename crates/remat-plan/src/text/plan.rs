@@ -40,9 +40,7 @@ const REQUIRED: [Keyword; 6] =
 impl Plan {
     /// Reads the text form of `remat.plan/1` for the given problem.
     pub fn from_text(text: &str, problem: &Problem) -> Result<Plan, PlanError> {
-        let plan = parse(text)?;
-        plan.suits(problem)?;
-        Ok(plan)
+        parse(text)?.for_problem(problem)
     }
 
     /// Writes the text form of `remat.plan/1`. The problem gives the names in the comments.

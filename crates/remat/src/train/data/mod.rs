@@ -6,6 +6,7 @@
 
 mod batch;
 mod byte_pairs;
+mod corpus;
 mod folder;
 mod idx;
 mod images;
