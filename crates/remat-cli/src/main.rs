@@ -53,6 +53,7 @@ struct Cli {
 
 fn main() -> ExitCode {
     report_panics_as_errors();
+    memory::fail_instead_of_aborting(answer::FAILED);
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return misuse(&error),

@@ -108,8 +108,13 @@ impl WeightFile {
                 "is not a safetensors file: its header would be {length} bytes long"
             )));
         }
-        let mut text = vec![0; length as usize];
-        file.read_exact(&mut text).map_err(Error::io(format!("read {}", path.display())))?;
+        let mut text = Vec::new();
+        // Reading in parts asks for memory in a way that may be refused.
+        let n_read = file.by_ref().take(length).read_to_end(&mut text);
+        let n_read = n_read.map_err(Error::io(format!("read {}", path.display())))? as u64;
+        if n_read != length {
+            return Err(broken("becomes shorter while it is being read".to_owned()));
+        }
         let header: Metadata =
             serde_json::from_slice(&text).map_err(|e| broken(format!("is not a safetensors file: {e}")))?;
         let expected_bytes = (header.data_len() as u64).saturating_add(length + 8);

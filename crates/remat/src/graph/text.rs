@@ -30,18 +30,20 @@ pub(crate) type ReadOp<'a> = dyn Fn(&str, serde_json::Value) -> std::result::Res
 impl Graph {
     /// Prints the graph.
     pub fn to_text(&self) -> String {
-        let mut text = format!("graph {:?}\n", self.name);
+        // As JSON, which is how names are read.
+        let quoted = |name: &str| serde_json::to_string(name).expect("a name is plain data");
+        let mut text = format!("graph {}\n", quoted(&self.name));
         let mut sources = self.sources.iter().peekable();
         let print_source = |text: &mut String, source: &Source| {
             let value = &self.values[source.value];
             let init = serde_json::to_string(&source.init).expect("an init is plain data");
             let _ = write!(
                 text,
-                "{}: {} = {} {:?} {init}",
+                "{}: {} = {} {} {init}",
                 source.value,
                 value.ty,
                 value.kind.name(),
-                source.name
+                quoted(&source.name)
             );
             text.push_str(if source.file_layout == FileLayout::ConvWeight { " conv_weight\n" } else { "\n" });
         };

@@ -27,6 +27,7 @@ pub use vocabulary::Vocabulary;
 use super::About;
 use crate::error::{Error, Result};
 use crate::graph::Graph;
+use remat_plan::Bytes;
 use remat_kernels::rng::{Key, normal_f32, uniform_u32};
 use std::fmt::Debug;
 
@@ -72,6 +73,12 @@ pub trait Dataset: Debug {
     /// What using the trained model needs to know.
     fn about(&self) -> About {
         About::Numbers
+    }
+
+    /// Memory that the data of a model takes beside the step: what it holds, and what making a batch takes. A budget in
+    /// bytes counts it.
+    fn memory(&self, _model: &Graph) -> Result<Bytes> {
+        Ok(Bytes::ZERO)
     }
 }
 
