@@ -11,12 +11,13 @@ use remat::optimizer::Optimizer;
 use remat::pipeline::{Costs, prepare};
 use remat::profile::Machine;
 use remat::train::{
-    BytePairs, Checkpoints, Identity, Images, LearningRate, RunFolder, Schedule, Session, Synthetic, Tokenizer,
-    decode_image,
+    BytePairs, Checkpoints, Identity, Images, LearningRate, RunFolder, Schedule, Session, Synthetic,
+    Tokenizer, decode_image,
 };
 use remat::weights::WeightFile;
 use remat_plan::{
-    Budget, Bytes, Plan, Problem, Status, check, explain, is_unprintable, memory_floor, proves_optimal, simulate,
+    Budget, Bytes, Plan, Problem, Status, check, explain, is_unprintable, memory_floor, proves_optimal,
+    simulate,
 };
 use std::cell::RefCell;
 use std::fmt::Display;
@@ -193,7 +194,8 @@ pub fn idx(bytes: &[u8]) {
     let [is_packed, n_labels, rest @ ..] = bytes else { return };
     let (labels, images) = rest.split_at(rest.len().min(usize::from(*n_labels)));
     let ending = if is_packed % 2 == 1 { ".gz" } else { "" };
-    let names = ["train-images-idx3-ubyte", "train-labels-idx1-ubyte"].map(|name| format!("idx{ending}/{name}{ending}"));
+    let names = ["train-images-idx3-ubyte", "train-labels-idx1-ubyte"]
+        .map(|name| format!("idx{ending}/{name}{ending}"));
     with_file(&names[1], labels, |_, _| {});
     with_file(&names[0], images, |_, folder| match Images::open(folder) {
         Err(error) => refused(error),

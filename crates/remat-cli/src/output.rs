@@ -207,7 +207,8 @@ impl Paint {
             shown += &Shown::lines(before);
             let sequence = ours.iter().filter_map(|sequence| sequence.strip_prefix(ESCAPE));
             let found = sequence.clone().find(|sequence| after.starts_with(sequence));
-            shown += &found.map_or_else(|| Shown("\u{1b}").to_string(), |sequence| format!("{ESCAPE}{sequence}"));
+            shown +=
+                &found.map_or_else(|| Shown("\u{1b}").to_string(), |sequence| format!("{ESCAPE}{sequence}"));
             rest = &after[found.map_or(0, str::len)..];
         }
         shown += &Shown::lines(rest);

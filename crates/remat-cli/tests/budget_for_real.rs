@@ -56,7 +56,10 @@ fn each_model_trains_in_its_budget_and_a_fixed_slack() {
         let json = ran.exits(0).json("remat.train/1");
         assert!(json["measured_peak_bytes"].as_u64().expect("a peak") <= budget, "{json}");
         let ran = limited(&folder, budget, &train).exits(2);
-        assert!(ran.stderr.contains("reserving an arena") || ran.stderr.contains("memory"), "{model}: {ran:?}");
+        assert!(
+            ran.stderr.contains("reserving an arena") || ran.stderr.contains("memory"),
+            "{model}: {ran:?}"
+        );
         println!("{model}: {} MiB of {} MiB", budget >> 20, keep_all >> 20);
     }
 }
@@ -74,7 +77,9 @@ fn images_are_decoded_inside_the_budget() {
     let folder = Folder::new();
     for (class, colour) in [("a", 20), ("b", 200)] {
         std::fs::create_dir_all(folder.path(&format!("imgs/{class}"))).expect("a folder");
-        (0..6).for_each(|i| png(&folder.path(&format!("imgs/{class}/{i}.png")), if i == 3 { 4096 } else { 8 }, colour));
+        (0..6).for_each(|i| {
+            png(&folder.path(&format!("imgs/{class}/{i}.png")), if i == 3 { 4096 } else { 8 }, colour)
+        });
     }
     let options = "--batch 16 --image 96";
     let (step, _) = budget(&folder, "resnet18", &format!("{options} --classes 2"));
@@ -95,12 +100,16 @@ struct Group(PathBuf);
 impl Group {
     fn new(limit: u64) -> Result<Group, String> {
         let of_process = std::fs::read_to_string("/proc/self/cgroup").map_err(|e| e.to_string())?;
-        let of = |controller: &str| of_process.lines().find_map(|line| line.split_once(controller)).map(|pair| pair.1);
+        let of = |controller: &str| {
+            of_process.lines().find_map(|line| line.split_once(controller)).map(|pair| pair.1)
+        };
         let (root, place, file) = match of(":memory:") {
             Some(place) => ("/sys/fs/cgroup/memory", place, "memory.limit_in_bytes"),
             None => ("/sys/fs/cgroup", of("0::").unwrap_or("/"), "memory.max"),
         };
-        let path = Path::new(root).join(place.trim_start_matches('/')).join(format!("remat-test-{}", std::process::id()));
+        let path = Path::new(root)
+            .join(place.trim_start_matches('/'))
+            .join(format!("remat-test-{}", std::process::id()));
         std::fs::create_dir(&path).map_err(|e| format!("{}: {e}", path.display()))?;
         let group = Group(path);
         std::fs::write(group.0.join(file), limit.to_string()).map_err(|e| format!("{file}: {e}"))?;
@@ -126,7 +135,11 @@ fn a_control_group_of_the_budget_is_enough() {
             use std::io::Write as _;
             // Past the harness, which hides what passing tests print.
             let mut out = std::io::stdout().lock();
-            writeln!(out, "SKIPPED a_control_group_of_the_budget_is_enough: no control group can be made: {why}").expect("stdout");
+            writeln!(
+                out,
+                "SKIPPED a_control_group_of_the_budget_is_enough: no control group can be made: {why}"
+            )
+            .expect("stdout");
             return;
         }
     };

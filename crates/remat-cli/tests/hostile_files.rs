@@ -73,7 +73,8 @@ fn hostile_files_end_in_a_message() {
     for (kind, describes) in [("run_folder", true), ("graph", false)] {
         for path in corpus(kind) {
             std::fs::create_dir_all(folder.path("described")).expect("a folder");
-            std::fs::write(folder.path("described/step-00000001.safetensors"), b"\x02\0\0\0\0\0\0\0{}").expect("a file");
+            std::fs::write(folder.path("described/step-00000001.safetensors"), b"\x02\0\0\0\0\0\0\0{}")
+                .expect("a file");
             if describes {
                 copy(&path, "described/run.json");
             } else {
@@ -97,7 +98,9 @@ fn hostile_files_end_in_a_message() {
     }
     // Pictures are read by a classifier, which has to be there.
     for class in ["a", "b"] {
-        for (i, picture) in corpus("png").iter().filter(|p| name(p).starts_with("valid")).cycle().take(12).enumerate() {
+        for (i, picture) in
+            corpus("png").iter().filter(|p| name(p).starts_with("valid")).cycle().take(12).enumerate()
+        {
             copy(picture, &format!("pictures/{class}/{i}.png"));
         }
     }

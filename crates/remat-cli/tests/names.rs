@@ -123,7 +123,8 @@ fn names_of_data_are_only_seen() {
     clean(folder.run(mlp, &[])).complains(&["cannot be decoded"]);
     for more in [&[][..], &["--json"]] {
         let out = format!("{run}{}", more.len());
-        let ran = clean(folder.run(&format!("{mlp} --skip-bad-images"), &[&["--checkpoint", &out], more].concat()));
+        let ran =
+            clean(folder.run(&format!("{mlp} --skip-bad-images"), &[&["--checkpoint", &out], more].concat()));
         assert!(ran.exits(0).stderr.contains("warning: skipped"));
         let image = format!("imgs/{second}/3{EVIL}\n.png");
         let ran = clean(folder.run("predict", &[&[out.as_str(), &image], more].concat())).exits(0);
@@ -173,9 +174,11 @@ fn names_in_weights_and_results_are_only_seen() {
     assert!(!ran.stderr.lines().any(|line| line.starts_with("fits")), "{ran:?}");
 
     // A sweep that somebody else has begun.
-    let sweep = format!("sweep {mlp} --budget 100% --rounds 1 --warm-up 0 --steps 1 --effort 0.001 --out results");
+    let sweep =
+        format!("sweep {mlp} --budget 100% --rounds 1 --warm-up 0 --steps 1 --effort 0.001 --out results");
     clean(folder.run(&sweep, &[])).exits(0);
-    let mut table: serde_json::Value = serde_json::from_str(&folder.read("results/sweep.json")).expect("JSON");
+    let mut table: serde_json::Value =
+        serde_json::from_str(&folder.read("results/sweep.json")).expect("JSON");
     for name in ["case", "program", "note"] {
         let mut row = table["rows"][1].clone();
         row[name] = evil_lines().into();

@@ -3,8 +3,8 @@
 
 mod common;
 
-use common::{Folder, Ran};
 use common::training::{corpus, results, tensors};
+use common::{Folder, Ran};
 use std::path::Path;
 
 const MLP: &str = "train mlp --batch 4 --features 6 --width 5 --layers 2 --classes 3 --threads 1";
@@ -189,7 +189,12 @@ fn a_text_that_becomes_shorter_costs_no_step() {
             std::thread::sleep(std::time::Duration::from_millis(5));
         }
         let whole = std::fs::read(folder.path(tokens)).expect("tokens");
-        std::fs::OpenOptions::new().write(true).open(folder.path(tokens)).expect("a file").set_len(99).expect("a cut");
+        std::fs::OpenOptions::new()
+            .write(true)
+            .open(folder.path(tokens))
+            .expect("a file")
+            .set_len(99)
+            .expect("a cut");
         let ran = Ran::of(child.wait_with_output().expect("the binary ends")).exits(2);
         for part in [tokens, "is shorter than when the run began", "--resume c"] {
             assert!(ran.stderr.contains(part), "`{part}` is missing: {ran:?}");

@@ -58,8 +58,10 @@ mod tests {
 
     #[test]
     fn whatever_is_not_seen_is_escaped_once() {
-        let text = "\0\u{7}\t\n\r\u{1b}[2J \u{7f} \u{9b}2J \u{202e}gpj \u{2066} \u{200f} \u{61c} é 日 🙂 \\ \"";
-        let shown = r#"\u{0}\u{7}\t\n\r\u{1b}[2J \u{7f} \u{9b}2J \u{202e}gpj \u{2066} \u{200f} \u{61c} é 日 🙂 \ ""#;
+        let text =
+            "\0\u{7}\t\n\r\u{1b}[2J \u{7f} \u{9b}2J \u{202e}gpj \u{2066} \u{200f} \u{61c} é 日 🙂 \\ \"";
+        let shown =
+            r#"\u{0}\u{7}\t\n\r\u{1b}[2J \u{7f} \u{9b}2J \u{202e}gpj \u{2066} \u{200f} \u{61c} é 日 🙂 \ ""#;
         assert_eq!(Shown(text).to_string(), shown);
         assert_eq!(Shown(shown).to_string(), shown);
         assert_eq!(Shown::lines("a\tb\n\u{1b}c\r\n"), "a\tb\n\\u{1b}c\\r\n");

@@ -131,7 +131,8 @@ impl WeightFile {
         if faults.is_empty() {
             return Ok(());
         }
-        let mut list = faults.iter().take(SHOWN_FAULTS).map(|fault| format!("\n  {fault}")).collect::<String>();
+        let mut list =
+            faults.iter().take(SHOWN_FAULTS).map(|fault| format!("\n  {fault}")).collect::<String>();
         if faults.len() > SHOWN_FAULTS {
             list += &format!("\n  ... and {} more", faults.len() - SHOWN_FAULTS);
         }

@@ -73,7 +73,8 @@ impl Run<'_> {
                     break;
                 }
                 if !std::mem::replace(&mut is_warned, true) {
-                    progress.suspend(|| say(format_args!("warning: {diverged}; --on-nan continue trains on")));
+                    progress
+                        .suspend(|| say(format_args!("warning: {diverged}; --on-nan continue trains on")));
                 }
             }
             if is_checkpoint_due {

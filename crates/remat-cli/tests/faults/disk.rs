@@ -150,7 +150,10 @@ unsafe fn opened(path: *const c_char, flags: c_int, mode: c_int, open: Open) -> 
     unsafe {
         let is_ours = is_relative(path);
         let changes = flags & (CREATES | TRUNCATES) != 0;
-        if is_ours && changes && let Some(error) = next_operation() {
+        if is_ours
+            && changes
+            && let Some(error) = next_operation()
+        {
             return fail(error);
         }
         let fd = open(path, flags, mode);

@@ -22,13 +22,20 @@ const LAST: &str = "step-00000005.safetensors";
 /// The library, compiled once for the tests of this file; `None` where that cannot be done.
 fn library() -> Option<PathBuf> {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let (source, library) =
-        (Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/faults/disk.rs"), folder.join(format!("libdisk-{}.so", std::process::id())));
+    let (source, library) = (
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/faults/disk.rs"),
+        folder.join(format!("libdisk-{}.so", std::process::id())),
+    );
     static ONCE: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
     let is_there = ONCE.get_or_init(|| {
         let rustc = std::env::var_os("RUSTC").unwrap_or("rustc".into());
         let flags = ["--edition", "2024", "--crate-type", "cdylib", "-C", "panic=abort", "-O", "-o"];
-        Command::new(rustc).args(flags).arg(&library).arg(source).status().is_ok_and(|status| status.success())
+        Command::new(rustc)
+            .args(flags)
+            .arg(&library)
+            .arg(source)
+            .status()
+            .is_ok_and(|status| status.success())
     });
     is_there.then_some(library)
 }
@@ -36,7 +43,8 @@ fn library() -> Option<PathBuf> {
 /// The name of a test that did not run, past the harness, which hides what passing tests print.
 fn skipped(test: &str) {
     use std::io::Write as _;
-    writeln!(std::io::stdout().lock(), "SKIPPED {test}: rustc cannot make the library of faults").expect("stdout");
+    writeln!(std::io::stdout().lock(), "SKIPPED {test}: rustc cannot make the library of faults")
+        .expect("stdout");
 }
 
 fn run(folder: &Folder, library: &Path, words: &str, settings: &[(&str, &str)]) -> Output {
@@ -123,7 +131,8 @@ fn a_loss_of_power_costs_nothing_that_was_saved() {
         }
         let Some(operation) = operations.get(at) else { break };
         disk.apply(operation);
-        let step = operation.target.strip_prefix("c/step-").and_then(|rest| rest.strip_suffix(".safetensors"));
+        let step =
+            operation.target.strip_prefix("c/step-").and_then(|rest| rest.strip_suffix(".safetensors"));
         match operation.kind {
             b'R' => named = step.map_or(named, |step| step.parse().expect("a step")),
             // The folder of the checkpoints is synced after a rename, or nothing is.
@@ -137,7 +146,9 @@ fn a_loss_of_power_costs_nothing_that_was_saved() {
 
 #[test]
 fn an_allocation_that_is_refused_is_a_failure_like_others() {
-    let Some(library) = library() else { return skipped("an_allocation_that_is_refused_is_a_failure_like_others") };
+    let Some(library) = library() else {
+        return skipped("an_allocation_that_is_refused_is_a_failure_like_others");
+    };
     let (whole, _) = whole(&library);
     let (mut n_refused, mut at) = (0, 0);
     // Several allocations may be refused in vain; a hundred in a row mean that there are no more.

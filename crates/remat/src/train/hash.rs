@@ -29,7 +29,11 @@ pub(crate) fn reader(len: u64, mut reader: impl Read) -> std::io::Result<u64> {
             break;
         }
     }
-    if n_read == len { Ok(hash) } else { Err(Error::new(ErrorKind::UnexpectedEof, "it changes while it is read")) }
+    if n_read == len {
+        Ok(hash)
+    } else {
+        Err(Error::new(ErrorKind::UnexpectedEof, "it changes while it is read"))
+    }
 }
 
 fn continued(hash: u64, bytes: &[u8]) -> u64 {

@@ -115,11 +115,12 @@ mod tests {
         // A share that ends inside a character has all of it.
         let mut share = String::new();
         let inside = text.find("üü").unwrap() as u64 + 1;
-        corpus.each_part(inside, |part| {
-            share.push_str(part);
-            Ok(())
-        })
-        .unwrap();
+        corpus
+            .each_part(inside, |part| {
+                share.push_str(part);
+                Ok(())
+            })
+            .unwrap();
         assert_eq!(share, text[..inside as usize + 1]);
         // What is cut off while it is being read is an error and nothing else.
         let cut = File::options().write(true).open(&path).unwrap();

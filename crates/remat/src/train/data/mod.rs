@@ -27,8 +27,8 @@ pub use vocabulary::Vocabulary;
 use super::About;
 use crate::error::{Error, Result};
 use crate::graph::Graph;
-use remat_plan::Bytes;
 use remat_kernels::rng::{Key, normal_f32, uniform_u32};
+use remat_plan::Bytes;
 use std::fmt::Debug;
 
 /// A loader: fills the inputs of a batch. The same number, part and seed give the same batch.

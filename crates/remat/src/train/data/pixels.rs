@@ -131,7 +131,10 @@ pub(super) fn decoding_bytes(path: &Path) -> Option<(usize, usize, u64)> {
 }
 
 /// Height, width and bytes per pixel that decoding takes.
-fn jpeg_size(info: &zune_jpeg::ImageInfo, in_file: u64) -> std::result::Result<(usize, usize, usize), String> {
+fn jpeg_size(
+    info: &zune_jpeg::ImageInfo,
+    in_file: u64,
+) -> std::result::Result<(usize, usize, usize), String> {
     let (height, width) = (usize::from(info.height), usize::from(info.width));
     // A block of 64 pixels takes at least a bit. Four times as many pixels are a claim without an image.
     if (height * width) as u64 > in_file.saturating_mul(4 * 8 * 64) {
@@ -189,7 +192,9 @@ fn to_rgb(mut pixels: Vec<u8>, samples: usize) -> std::result::Result<Vec<u8>, S
     match samples {
         1 | 2 => {
             let more = (3 * n_pixels).saturating_sub(pixels.len());
-            pixels.try_reserve_exact(more).map_err(|_| format!("there is no memory for {n_pixels} pixels"))?;
+            pixels
+                .try_reserve_exact(more)
+                .map_err(|_| format!("there is no memory for {n_pixels} pixels"))?;
             pixels.resize(3 * n_pixels, 0);
             // From the end on, so that nothing is written over before it is read.
             for i in (0..n_pixels).rev() {
