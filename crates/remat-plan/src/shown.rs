@@ -40,7 +40,7 @@ impl Shown<'_> {
     }
 }
 
-/// Whether a character does something else than being seen: control characters, line separators, and those that change
+/// Whether a character acts instead of being seen: control characters, line separators, and those that change
 /// the direction of the text around them.
 pub fn is_unprintable(c: char) -> bool {
     c.is_control()

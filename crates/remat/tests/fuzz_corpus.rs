@@ -1,7 +1,7 @@
 //! Replays the corpus of the fuzzers: the seeds, and every file that has once broken something. See fuzz/README.md.
 
 #[path = "../../../fuzz/src/targets.rs"]
-#[allow(dead_code, unused_imports)] // The fuzzers use the rest.
+#[allow(dead_code, unused_imports, unreachable_pub)] // It is a crate of its own for the fuzzers.
 mod targets;
 
 use std::path::Path;
