@@ -6,6 +6,7 @@ use crate::format::plural;
 use crate::output::{Paint, Report};
 use anyhow::{Context as _, Result};
 use remat::report::Timelines;
+use remat_plan::Shown;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
@@ -67,7 +68,9 @@ pub(crate) fn csv<R: Serialize>(rows: &[R]) -> Result<Vec<u8>> {
     for row in rows {
         writer.serialize(row)?;
     }
-    writer.into_inner().context("ending the table")
+    let bytes = writer.into_inner().context("ending the table")?;
+    let text = String::from_utf8(bytes).context("writing text")?;
+    Ok(Shown::lines(&text).into_owned().into_bytes())
 }
 
 impl Report for Timelines {

@@ -3,6 +3,7 @@
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, Table};
 use remat::profile::Sample;
+use remat_plan::Shown;
 
 /// A duration with three digits and the unit that suits it.
 pub(crate) fn seconds(seconds: f64) -> String {
@@ -81,7 +82,9 @@ pub(crate) enum Align {
 pub(crate) fn table(columns: &[(&str, Align)], rows: impl IntoIterator<Item = Vec<String>>) -> String {
     let mut table = Table::new();
     table.load_style(NOTHING).set_header(columns.iter().map(|(name, _)| *name).collect::<Vec<_>>());
-    table.add_rows(rows);
+    table.add_rows(
+        rows.into_iter().map(|row| row.iter().map(|cell| Shown(cell).to_string()).collect::<Vec<_>>()),
+    );
     for (index, (_, align)) in columns.iter().enumerate() {
         let alignment = if *align == Align::Right { CellAlignment::Right } else { CellAlignment::Left };
         if let Some(column) = table.column_mut(index) {

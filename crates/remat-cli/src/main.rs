@@ -6,6 +6,9 @@
 //! Data goes to stdout, everything else to stderr. Exit code 0: done. 1: the command ran, and the answer is no (a
 //! budget cannot be met, bits differ, a plan is wrong). 2: misuse, bad input or a failure. 130: stopped by a signal.
 
+// Whatever is printed passes through `output`, which escapes what could take a terminal over.
+#![warn(clippy::print_stderr, clippy::print_stdout)]
+
 mod answer;
 mod chart;
 mod command;
@@ -30,7 +33,7 @@ mod training;
 
 use clap::{CommandFactory as _, Parser};
 use command::Command;
-use output::{Output, Paint};
+use output::{Output, complain};
 use std::process::ExitCode;
 
 /// Trains neural networks inside a memory budget: same bits, bounded bytes.
@@ -51,6 +54,7 @@ struct Cli {
 fn main() -> ExitCode {
     report_panics_as_errors();
     report_file_size_limits_as_errors();
+    memory::fail_instead_of_aborting(answer::FAILED);
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return misuse(&error),
@@ -66,7 +70,7 @@ fn main() -> ExitCode {
         Ok(Ok(answer)) => return answer.exit_code(),
         Ok(Err(error)) => {
             let error = format!("{error:#}");
-            eprintln!("{} {error}", Paint::stderr().bad("error:"));
+            complain(&error);
             error
         }
         Err(payload) => format!("internal error: {}", panic_message(&*payload)),
@@ -100,7 +104,7 @@ fn report_panics_as_errors() {
     std::panic::set_hook(Box::new(|info| {
         let place = info.location().map_or_else(String::new, |at| format!(" at {}:{}", at.file(), at.line()));
         let message = panic_message(info.payload());
-        eprintln!("error: internal error{place}: {message}; please report it with the command you ran");
+        complain(&format!("internal error{place}: {message}; please report it with the command you ran"));
     }));
 }
 
@@ -108,7 +112,9 @@ fn report_panics_as_errors() {
 fn report_file_size_limits_as_errors() {
     #[cfg(unix)]
     if let Err(error) = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, std::sync::Arc::default()) {
-        eprintln!("warning: a file that reaches the limit of its size will end the process: {error}");
+        output::say(format_args!(
+            "warning: a file that reaches the limit of its size will end the process: {error}"
+        ));
     }
 }
 

@@ -50,6 +50,19 @@ pub(crate) fn check_available(needed: Bytes) -> anyhow::Result<()> {
     }
 }
 
+/// Ends the process with the exit code of a failure where it would be aborted, which happens when there is no memory left for
+/// something small: the message has been printed by then, and a crash report is of no use.
+pub(crate) fn fail_instead_of_aborting(exit_code: u8) {
+    #[cfg(unix)]
+    {
+        use signal_hook::{consts::SIGABRT, flag::register_conditional_shutdown};
+        // Should this fail, the process is aborted as before.
+        let _ = register_conditional_shutdown(SIGABRT, exit_code.into(), std::sync::Arc::new(true.into()));
+    }
+    #[cfg(not(unix))]
+    let _ = exit_code;
+}
+
 fn number(path: &str) -> Option<Bytes> {
     fs::read_to_string(path).ok()?.trim().parse().ok().map(Bytes)
 }

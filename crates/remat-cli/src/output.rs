@@ -1,4 +1,7 @@
-//! Where results go: stdout, as text or as one JSON document.
+//! Where results go: stdout, as text or as one JSON document. What is said beside them goes to stderr through [`say`].
+//!
+//! Names come from files that anyone may have written, and a model may print anything. Whatever passes here has its
+//! unprintable characters escaped: in text so that they are seen, in JSON as JSON escapes them.
 //!
 //! A reader that goes away (`remat ... | head -1`) is not an error. The first failed write closes the output; later
 //! writes do nothing, so a command finishes its work, writes its files and exits with its true answer. Loops ask
@@ -6,7 +9,10 @@
 
 use anyhow::{Context as _, Result};
 use clap::builder::styling::{AnsiColor, Style};
+use remat_plan::{Shown, is_unprintable};
 use serde::Serialize;
+use std::borrow::Cow;
+use std::fmt::Display;
 use std::io::{BufWriter, ErrorKind, IsTerminal as _, Stdout, Write};
 
 /// What a command found out, ready to be printed in either form.
@@ -29,7 +35,32 @@ pub(crate) fn json<R: Report>(report: &R) -> Result<String> {
     let mut text = serde_json::to_string_pretty(&Document { schema: R::SCHEMA, report })
         .context("writing the report as JSON")?;
     text.push('\n');
-    Ok(text)
+    Ok(escaped(text))
+}
+
+/// JSON whose unprintable characters are written as escapes, which changes nothing for those who read it as JSON.
+fn escaped(json: String) -> String {
+    let is_harmful = |c: char| is_unprintable(c) && c != '\n';
+    if !json.contains(is_harmful) {
+        return json;
+    }
+    let mut text = String::with_capacity(json.len());
+    for c in json.chars() {
+        // Every such character is in the basic plane, so one escape is enough.
+        if is_harmful(c) { text += &format!("\\u{:04x}", u32::from(c)) } else { text.push(c) }
+    }
+    text
+}
+
+/// Says something on stderr, with a line break. Nothing can be done about a closed stderr.
+pub(crate) fn say(text: impl Display) {
+    let _ = writeln!(std::io::stderr().lock(), "{}", Shown::lines(&text.to_string()));
+}
+
+/// Says on stderr what went wrong.
+pub(crate) fn complain(error: &str) {
+    let heading = Paint::stderr().bad("error:");
+    let _ = writeln!(std::io::stderr().lock(), "{heading} {}", Shown::lines(error));
 }
 
 /// Stdout in the form that was asked for.
@@ -87,8 +118,9 @@ impl Output {
         if self.has_document { Ok(()) } else { self.report(&Failure { error, exit_code }) }
     }
 
-    /// Prints text as it is.
+    /// Prints text. Only the colours of [`Paint`] are passed on as they are.
     pub(crate) fn text(&mut self, text: &str) -> Result<()> {
+        let text = Paint::stdout().shown(text);
         self.write(|out| out.write_all(text.as_bytes()))
     }
 
@@ -117,6 +149,12 @@ impl Output {
     }
 }
 
+/// Begins the sequences that terminals obey.
+const ESCAPE: char = '\u{1b}';
+const GOOD: Style = AnsiColor::Green.on_default().bold();
+const BAD: Style = AnsiColor::Red.on_default().bold();
+const HEADING: Style = Style::new().bold();
+
 /// Colours words, or leaves them as they are where colour is not wanted: see <https://no-color.org>.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Paint {
@@ -136,17 +174,17 @@ impl Paint {
 
     /// Green.
     pub(crate) fn good(self, word: &str) -> String {
-        self.styled(word, AnsiColor::Green.on_default().bold())
+        self.styled(word, GOOD)
     }
 
     /// Red.
     pub(crate) fn bad(self, word: &str) -> String {
-        self.styled(word, AnsiColor::Red.on_default().bold())
+        self.styled(word, BAD)
     }
 
     /// Bold.
     pub(crate) fn heading(self, word: &str) -> String {
-        self.styled(word, Style::new().bold())
+        self.styled(word, HEADING)
     }
 
     /// Green when it holds, red otherwise.
@@ -155,11 +193,54 @@ impl Paint {
     }
 
     fn styled(self, word: &str, style: Style) -> String {
-        if self.is_on { format!("{style}{word}{style:#}") } else { word.to_owned() }
+        if self.is_on { format!("{style}{}{style:#}", Shown(word)) } else { word.to_owned() }
+    }
+
+    /// Text in which nothing but our own colours is an escape sequence.
+    fn shown(self, text: &str) -> Cow<'_, str> {
+        if !self.is_on || !text.contains(ESCAPE) {
+            return Shown::lines(text);
+        }
+        let ours = [GOOD, BAD, HEADING].map(|style| [format!("{style}"), format!("{style:#}")]).concat();
+        let (mut shown, mut rest) = (String::with_capacity(text.len()), text);
+        while let Some((before, after)) = rest.split_once(ESCAPE) {
+            shown += &Shown::lines(before);
+            let sequence = ours.iter().filter_map(|sequence| sequence.strip_prefix(ESCAPE));
+            let found = sequence.clone().find(|sequence| after.starts_with(sequence));
+            shown +=
+                &found.map_or_else(|| Shown("\u{1b}").to_string(), |sequence| format!("{ESCAPE}{sequence}"));
+            rest = &after[found.map_or(0, str::len)..];
+        }
+        shown += &Shown::lines(rest);
+        Cow::Owned(shown)
     }
 }
 
 fn wants_colour() -> bool {
     let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     !is_set("NO_COLOR") && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_our_own_colours_reach_a_terminal() {
+        let paint = Paint { is_on: true };
+        let text = format!("{}: {}\n", paint.good("fits"), "\u{1b}[2J\u{1b}[8m\u{9b}1m\r\u{202e}");
+        let shown = paint.shown(&text);
+        assert_eq!(shown, format!("{GOOD}fits{GOOD:#}: {}\n", r"\u{1b}[2J\u{1b}[8m\u{9b}1m\r\u{202e}"));
+        assert!(!paint.heading("a\u{1b}[2J").contains("\u{1b}[2J"));
+        let off = Paint { is_on: false };
+        assert_eq!(off.shown("\u{1b}[1m"), r"\u{1b}[1m");
+    }
+
+    #[test]
+    fn json_means_the_same_without_unprintable_characters() {
+        let names = ["\u{1b}[2J", "\u{7f}\u{9b}", "\u{202e}gpj", "é\n"];
+        let text = escaped(serde_json::to_string_pretty(&names).unwrap());
+        assert!(!text.contains(|c| is_unprintable(c) && c != '\n'), "{text}");
+        assert_eq!(serde_json::from_str::<Vec<String>>(&text).unwrap(), names);
+    }
 }

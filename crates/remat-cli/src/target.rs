@@ -71,8 +71,8 @@ impl TargetFlags {
                 let begin = Instant::now();
                 let problem = Box::new(files::read_problem(path)?);
                 if !problem.stores.is_empty() {
-                    eprintln!(
-                        "note: values stay in memory or are recomputed; no planner uses the stores of a problem yet"
+                    crate::output::say(
+                        "note: values stay in memory or are recomputed; no planner uses the stores of a problem yet",
                     );
                 }
                 let everything = solve(&problem, "save-all", &Request::new(Bytes(u64::MAX)))?;

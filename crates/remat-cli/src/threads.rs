@@ -16,7 +16,9 @@ pub(crate) fn usable(asked: Option<NonZeroUsize>) -> usize {
     if asked > available {
         WARNED.call_once(|| {
             let runs = crate::format::plural(available, "thread");
-            eprintln!("warning: this machine runs {runs} at once; --threads {asked} is taken as {available}");
+            crate::output::say(format_args!(
+                "warning: this machine runs {runs} at once; --threads {asked} is taken as {available}"
+            ));
         });
     }
     asked.min(available)

@@ -3,8 +3,8 @@
 
 mod common;
 
-use common::Folder;
-use common::training::{results, tensors};
+use common::training::{corpus, results, tensors};
+use common::{Folder, Ran};
 use std::path::Path;
 
 const MLP: &str = "train mlp --batch 4 --features 6 --width 5 --layers 2 --classes 3 --threads 1";
@@ -169,4 +169,39 @@ fn results_go_through_links_and_never_replace_a_pipe() {
         folder.run(&format!("{MLP} --steps 2 {flag} pipe"), &[]).complains(&["pipe", "not a regular file"]);
     }
     assert!(std::fs::metadata(folder.path("pipe")).expect("a pipe").file_type().is_fifo());
+}
+
+/// A run that another program takes its text away from.
+#[test]
+fn a_text_that_becomes_shorter_costs_no_step() {
+    for (tokenizer, tokens) in [("bytes", "corpus.txt"), ("bpe:280", "corpus.txt.bpe-280.tokens")] {
+        let folder = Folder::new();
+        corpus(&folder);
+        let gpt = "train gpt --batch 2 --seq 16 --dim 16 --heads 2 --layers 1 --threads 1 --data corpus.txt --tokenizer";
+        let run = format!("{gpt} {tokenizer} --log loss.csv");
+        let mut command = folder.command();
+        command.args(format!("{run} --steps 1000000 --checkpoint c --checkpoint-every 1000000").split(' '));
+        command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::piped());
+        let child = command.spawn().expect("the binary runs");
+        let begin = std::time::Instant::now();
+        while !folder.path("loss.csv").exists() || folder.read("loss.csv").lines().count() < 4 {
+            assert!(begin.elapsed().as_secs() < 120, "no step was made");
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        let whole = std::fs::read(folder.path(tokens)).expect("tokens");
+        std::fs::OpenOptions::new()
+            .write(true)
+            .open(folder.path(tokens))
+            .expect("a file")
+            .set_len(99)
+            .expect("a cut");
+        let ran = Ran::of(child.wait_with_output().expect("the binary ends")).exits(2);
+        for part in [tokens, "is shorter than when the run began", "--resume c"] {
+            assert!(ran.stderr.contains(part), "`{part}` is missing: {ran:?}");
+        }
+        let done = folder.read("loss.csv").lines().count() as u64 - 1;
+        assert_eq!(steps(&folder, "c"), [done], "the state after the last step is saved");
+        std::fs::write(folder.path(tokens), whole).expect("a file");
+        folder.run(&format!("{run} --steps {} --resume c", done + 2), &[]).exits(0);
+    }
 }

@@ -6,6 +6,7 @@
 
 use crate::ids::ValueId;
 use crate::short::Short;
+use crate::shown::is_unprintable;
 use crate::units::Bytes;
 use std::fmt;
 
@@ -202,10 +203,10 @@ impl fmt::Display for Word<'_> {
         if is_plain(self.0) {
             return f.write_str(self.0);
         }
-        // JSON leaves a few control characters above ASCII as they are; a line must not contain them.
+        // JSON leaves unprintable characters above ASCII as they are; a line must not contain them.
         let quoted = serde_json::to_string(self.0).expect("a string is valid JSON");
         for c in quoted.chars() {
-            if c.is_control() || matches!(c, '\u{2028}' | '\u{2029}') {
+            if is_unprintable(c) {
                 write!(f, "\\u{:04x}", c as u32)?;
             } else {
                 write!(f, "{c}")?;

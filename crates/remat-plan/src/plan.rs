@@ -7,6 +7,7 @@ use crate::ids::{NodeId, StoreId, ValueId};
 use crate::lines::TextError;
 use crate::problem::{Problem, without_position};
 use crate::short::Short;
+use crate::shown::Shown;
 use crate::units::Bytes;
 use serde::de::{Error as _, IgnoredAny, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -238,15 +239,21 @@ impl Plan {
             _ => return Err(PlanError::Schema { found: header.schema }),
         };
         let plan: Plan = serde_json::from_str(text).map_err(PlanError::json)?;
-        plan.suits(is_first, problem)?;
-        Ok(plan)
+        plan.for_problem(is_first, problem)
     }
 
-    /// Whether the plan is one of its version, names this problem, and only ids that it has.
-    pub(crate) fn suits(&self, is_first: bool, problem: &Problem) -> Result<(), PlanError> {
+    /// A plan as it was read, if it is one of its version and suits the problem; its words are as printable as those of a problem.
+    pub(crate) fn for_problem(mut self, is_first: bool, problem: &Problem) -> Result<Plan, PlanError> {
+        [&mut self.problem, &mut self.planner].into_iter().for_each(Shown::make);
         if is_first && self.uses_stores() {
             return Err(PlanError::NeedsVersion2);
         }
+        self.suits(problem)?;
+        Ok(self)
+    }
+
+    /// Whether the plan names this problem, and only ids that it has.
+    fn suits(&self, problem: &Problem) -> Result<(), PlanError> {
         if self.problem != problem.name {
             return Err(PlanError::OtherProblem {
                 plan: self.problem.clone(),

@@ -110,12 +110,14 @@ impl Deref for Problem {
 }
 
 impl Problem {
-    /// Validates the data and builds the side tables, in time linear in its size.
-    pub fn new(spec: ProblemSpec) -> Result<Problem, ProblemError> {
+    /// Validates the data and builds the side tables, in time linear in its size. Unprintable characters of names are
+    /// replaced by their escapes, so that no report, table or picture of the problem has to think of them.
+    pub fn new(mut spec: ProblemSpec) -> Result<Problem, ProblemError> {
         let faults = validate(&spec);
         if !faults.is_empty() {
             return Err(ProblemError::Invalid { faults, spec: Box::new(spec) });
         }
+        spec.make_names_printable();
         let n_values = spec.values.len();
         let mut producer = vec![None; n_values];
         let mut consumer = vec![None; n_values];

@@ -1,5 +1,6 @@
-//! Words from files, fit for one line of a message: cut where they are long, with control characters escaped.
+//! Words from files, fit for one line of a message: cut where they are long, with unprintable characters escaped.
 
+use crate::shown::show;
 use std::fmt::{self, Write as _};
 
 /// Longer words are cut.
@@ -13,11 +14,7 @@ impl fmt::Display for Short<'_> {
             if i == LONGEST {
                 return f.write_char('…');
             }
-            if c.is_control() {
-                write!(f, "{}", c.escape_default())?;
-            } else {
-                f.write_char(c)?;
-            }
+            show(c, f)?;
         }
         Ok(())
     }

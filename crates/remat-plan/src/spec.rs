@@ -3,6 +3,7 @@
 //! [`crate::Problem`] is the same data after validation. What every field means is in docs/formats.md.
 
 use crate::ids::{ChannelId, ValueId};
+use crate::shown::Shown;
 use crate::units::Bytes;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -221,5 +222,15 @@ impl ProblemSpec {
     pub fn needs_version_2(&self) -> bool {
         !(self.channels.is_empty() && self.stores.is_empty() && self.carries.is_empty())
             || self.values.iter().any(|value| !value.swap)
+    }
+
+    pub(crate) fn make_names_printable(&mut self) {
+        [&mut self.name, &mut self.cost_unit].into_iter().for_each(Shown::make);
+        self.values.iter_mut().for_each(|value| Shown::make(&mut value.name));
+        for node in &mut self.nodes {
+            [&mut node.name, &mut node.op].into_iter().chain(&mut node.module).for_each(Shown::make);
+        }
+        self.channels.iter_mut().for_each(|channel| Shown::make(&mut channel.name));
+        self.stores.iter_mut().for_each(|store| Shown::make(&mut store.name));
     }
 }

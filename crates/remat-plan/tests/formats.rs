@@ -46,6 +46,7 @@ fn problems_and_plans_survive_a_round_trip_through_text() {
         let again = Problem::parse(&text).unwrap_or_else(|error| panic!("seed {seed}: {error}\n{text}"));
         assert_eq!(again, problem, "seed {seed}\n{text}");
         assert_eq!(again.to_text(), text);
+        assert_eq!(Problem::from_json(&problem.to_json()).unwrap(), problem, "seed {seed}");
         let request = Request::new(memory_floor(&problem).bytes).effort(0.001);
         for planner in ["save-all", "eviction"] {
             let outcome = solve(&problem, planner, &request).unwrap();
@@ -54,6 +55,7 @@ fn problems_and_plans_survive_a_round_trip_through_text() {
             let again =
                 Plan::parse(&text, &problem).unwrap_or_else(|error| panic!("seed {seed}: {error}\n{text}"));
             assert_eq!(again, plan, "seed {seed}\n{text}");
+            assert_eq!(Plan::from_json(&plan.to_json(), &problem).unwrap(), plan, "seed {seed}");
         }
     }
     let problem = network(1, 5);
@@ -77,7 +79,7 @@ fn odd_names(problem: Problem, seed: u64) -> Problem {
         node.module = Some(name()).filter(|name| !name.is_empty());
     }
     for (i, node) in spec.nodes.iter_mut().enumerate() {
-        node.cost += [0.1, 1e-300, 1e300, 5e-324, 1.0 / 3.0, 0.0][(i + seed as usize) % 6];
+        node.cost += [0.1, 1e-300, 1e300, 5e-324, 1.0 / 3.0, 0.0, 1e-32][(i + seed as usize) % 7];
     }
     Problem::new(spec).expect("names and small costs do no harm")
 }

@@ -5,10 +5,10 @@
 //! the file it points to is replaced, and the link stays. Anything that cannot be replaced (a folder, a pipe, a device)
 //! is refused.
 
-use std::fs::{self, File, Permissions};
+use std::fs::{self, File};
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::io::{BufWriter, Error, ErrorKind, Result, Write as _};
 use std::path::{Path, PathBuf};
-use tempfile::NamedTempFile;
 
 /// Ends the names of files that are being written. A process that is killed leaves one behind.
 pub const PARTIAL: &str = ".partial";
@@ -19,7 +19,7 @@ const MAX_LINKS: usize = 40;
 /// Replaces a file by what `write` puts into it.
 pub fn replace(path: &Path, write: impl FnOnce(&mut BufWriter<File>) -> Result<()>) -> Result<()> {
     let target = target(path)?;
-    let (file, temporary) = beside(&target)?.into_parts();
+    let (file, partial) = Partial::beside(&target)?;
     let mut file = BufWriter::new(file);
     write(&mut file)?;
     let file = file.into_inner()?;
@@ -27,7 +27,7 @@ pub fn replace(path: &Path, write: impl FnOnce(&mut BufWriter<File>) -> Result<(
         file.set_permissions(old.permissions())?;
     }
     file.sync_all()?;
-    temporary.persist(&target)?;
+    partial.rename(&target)?;
     sync_folder(folder_of(&target))
 }
 
@@ -38,7 +38,7 @@ pub fn replace_bytes(path: &Path, bytes: impl AsRef<[u8]>) -> Result<()> {
 
 /// Fails now rather than after minutes of work when [`replace`] would fail later.
 pub fn check_replaceable(path: &Path) -> Result<()> {
-    beside(&target(path)?)?.close()
+    Partial::beside(&target(path)?)?.1.remove()
 }
 
 /// Makes a folder and the folders above it, so that they survive a loss of power.
@@ -70,16 +70,46 @@ fn target(path: &Path) -> Result<PathBuf> {
     Err(Error::new(ErrorKind::InvalidInput, "is a link that leads to itself"))
 }
 
-/// A new file in the same folder that no other process uses. It is removed when it is dropped.
-fn beside(target: &Path) -> Result<NamedTempFile> {
-    let name = target.file_name().ok_or(ErrorKind::IsADirectory)?.to_string_lossy();
-    let prefix = format!(".{name}.");
-    let mut builder = tempfile::Builder::new();
-    builder.prefix(&prefix).suffix(PARTIAL);
-    // As an ordinary new file: readable by others unless the user's mask says otherwise.
-    #[cfg(unix)]
-    builder.permissions(<Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o666));
-    builder.tempfile_in(folder_of(target))
+/// A file that is being written. It is removed when it is dropped before it has its name.
+struct Partial {
+    path: PathBuf,
+    is_there: bool,
+}
+
+impl Partial {
+    /// A new file in the same folder that no other process uses.
+    fn beside(target: &Path) -> Result<(File, Partial)> {
+        let name = target.file_name().ok_or(ErrorKind::IsADirectory)?.to_string_lossy();
+        loop {
+            // Hash maps begin with random numbers from the system.
+            let random = RandomState::new().build_hasher().finish();
+            let path = folder_of(target).join(format!(".{name}.{random:016x}{PARTIAL}"));
+            match File::create_new(&path) {
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+                created => return Ok((created?, Partial { path, is_there: true })),
+            }
+        }
+    }
+
+    fn rename(mut self, target: &Path) -> Result<()> {
+        fs::rename(&self.path, target)?;
+        self.is_there = false;
+        Ok(())
+    }
+
+    fn remove(mut self) -> Result<()> {
+        self.is_there = false;
+        fs::remove_file(&self.path)
+    }
+}
+
+impl Drop for Partial {
+    fn drop(&mut self) {
+        if self.is_there {
+            // What failed before is the error; whoever opens the folder next tidies up.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
 }
 
 fn folder_of(path: &Path) -> &Path {
@@ -135,6 +165,7 @@ mod tests {
     #[cfg(unix)]
     #[test]
     fn links_are_followed_and_stay() {
+        use std::fs::Permissions;
         use std::os::unix::fs::{PermissionsExt as _, symlink};
         let folder = tempfile::tempdir().unwrap();
         let inside = folder.path().join("inside");

@@ -8,6 +8,7 @@
 use crate::error::{Error, Result};
 use crate::files;
 use crate::graph::{FileLayout, Graph, Kind, Source, Type};
+use remat_plan::Shown;
 use safetensors::Dtype;
 use safetensors::tensor::{Metadata, TensorInfo};
 use std::collections::BTreeMap;
@@ -17,6 +18,9 @@ use std::path::{Path, PathBuf};
 
 /// The header's own limit in the format's reference implementation.
 const MAX_HEADER_BYTES: u64 = 100_000_000;
+
+/// Nobody reads more of them.
+const SHOWN_FAULTS: usize = 20;
 
 /// PyTorch's count of batches seen by a batch norm, which a fixed momentum makes meaningless.
 const IGNORED_SUFFIX: &str = ".num_batches_tracked";
@@ -104,8 +108,13 @@ impl WeightFile {
                 "is not a safetensors file: its header would be {length} bytes long"
             )));
         }
-        let mut text = vec![0; length as usize];
-        file.read_exact(&mut text).map_err(Error::io(format!("read {}", path.display())))?;
+        let mut text = Vec::new();
+        // Reading in parts asks for memory in a way that may be refused.
+        let n_read = file.by_ref().take(length).read_to_end(&mut text);
+        let n_read = n_read.map_err(Error::io(format!("read {}", path.display())))? as u64;
+        if n_read != length {
+            return Err(broken("becomes shorter while it is being read".to_owned()));
+        }
         let header: Metadata =
             serde_json::from_slice(&text).map_err(|e| broken(format!("is not a safetensors file: {e}")))?;
         let expected_bytes = (header.data_len() as u64).saturating_add(length + 8);
@@ -122,7 +131,12 @@ impl WeightFile {
         if faults.is_empty() {
             return Ok(());
         }
-        let message = format!("does not fit {}:\n  {}", graph.name, faults.join("\n  "));
+        let mut list =
+            faults.iter().take(SHOWN_FAULTS).map(|fault| format!("\n  {fault}")).collect::<String>();
+        if faults.len() > SHOWN_FAULTS {
+            list += &format!("\n  ... and {} more", faults.len() - SHOWN_FAULTS);
+        }
+        let message = format!("does not fit {}:{list}", graph.name);
         Err(Error::Weights { place: self.path.display().to_string(), message })
     }
 
@@ -182,7 +196,9 @@ fn mismatches(graph: &Graph, contents: Contents, header: &Metadata) -> Vec<Strin
     let is_ignored = |name: &str| name.ends_with(IGNORED_SUFFIX) || is_beside(name);
     let unexpected = header.offset_keys().into_iter().filter(|name| !is_ignored(name));
     faults.extend(
-        unexpected.filter(|name| !known.contains(name.as_str())).map(|name| format!("{name} is unknown")),
+        unexpected
+            .filter(|name| !known.contains(name.as_str()))
+            .map(|name| format!("{} is unknown", Shown(&name))),
     );
     faults
 }

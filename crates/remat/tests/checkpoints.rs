@@ -111,6 +111,21 @@ fn every_flipped_bit_is_noticed() {
 }
 
 #[test]
+fn a_file_cut_off_anywhere_is_no_checkpoint() {
+    let (folder, paths) = three();
+    let whole = std::fs::read(&paths[2]).unwrap();
+    let (mut session, file) = (session(), std::fs::OpenOptions::new().write(true).open(&paths[2]).unwrap());
+    for length in (0..whole.len() as u64).rev() {
+        file.set_len(length).unwrap();
+        let mut n_warnings = 0;
+        let warn = |_| n_warnings += 1;
+        let found = Checkpoints::resume(folder.path(), &identity(), Schedule::Same, &mut session, warn);
+        assert_eq!(found.unwrap(), Some(2), "{length} of {} bytes", whole.len());
+        assert_eq!(n_warnings, 1, "{length} of {} bytes", whole.len());
+    }
+}
+
+#[test]
 fn a_file_that_cannot_be_read_now_stops_the_run() {
     let (folder, paths) = three();
     std::fs::remove_file(&paths[2]).unwrap();

@@ -2,7 +2,7 @@
 
 use crate::answer::Answer;
 use crate::format::count;
-use crate::output::{Output, Paint, Report};
+use crate::output::{Output, Paint, Report, say};
 use crate::progress::Progress;
 use anyhow::{Result, bail, ensure};
 use clap::Args;
@@ -75,7 +75,7 @@ impl Flags {
             bytes.extend_from_slice(part);
             if is_shown && failed.is_ok() {
                 let end = whole_characters(&bytes, n_printed);
-                failed = out.text_now(&printable(&bytes[n_printed..end]));
+                failed = out.text_now(&String::from_utf8_lossy(&bytes[n_printed..end]));
                 n_printed = end;
             }
             if let Some(progress) = &progress {
@@ -86,7 +86,7 @@ impl Flags {
         failed?;
         drop(progress);
         if is_shown {
-            out.text(&printable(&bytes[n_printed..]))?;
+            out.text(&String::from_utf8_lossy(&bytes[n_printed..]))?;
             out.text("\n")?;
         }
         let generated = Generated {
@@ -99,7 +99,7 @@ impl Flags {
         if out.is_json() {
             out.report(&generated)?;
         } else {
-            eprint!("{}", generated.text(Paint::stderr()));
+            say(generated.text(Paint::stderr()).trim_end());
         }
         Ok(Answer::Yes)
     }
@@ -109,7 +109,7 @@ impl Flags {
 pub(super) fn load(run: &Path) -> Result<Inference> {
     let model = Inference::load(run)?;
     for damaged in model.damaged_checkpoints() {
-        eprintln!("warning: skipping a damaged checkpoint: {damaged}");
+        say(format_args!("warning: skipping a damaged checkpoint: {damaged}"));
     }
     Ok(model)
 }
@@ -126,12 +126,6 @@ fn whole_characters(bytes: &[u8], from: usize) -> usize {
             },
         }
     }
-}
-
-/// Text without characters that would take a terminal over; a model of bytes can write any.
-fn printable(bytes: &[u8]) -> String {
-    let is_harmful = |c: char| c.is_control() && !matches!(c, '\n' | '\t');
-    String::from_utf8_lossy(bytes).replace(is_harmful, "\u{FFFD}")
 }
 
 impl Report for Generated {
@@ -154,6 +148,5 @@ mod tests {
         assert_eq!(whole_characters(&euro[..3], 0), 1);
         assert_eq!(whole_characters(euro, 1), 4);
         assert_eq!(whole_characters(b"a\xFFb\xE2", 0), 3);
-        assert_eq!(printable(b"a\x1b[2J\nb\xFF"), "a\u{FFFD}[2J\nb\u{FFFD}");
     }
 }

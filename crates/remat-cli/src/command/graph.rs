@@ -3,7 +3,7 @@
 use crate::answer::Answer;
 use crate::files;
 use crate::flags::{CostKind, PlannerFlags, StepFlags, model_parser};
-use crate::output::{Output, Paint, Report};
+use crate::output::{Output, Paint, Report, say};
 use crate::planning::compile;
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
@@ -77,7 +77,7 @@ impl Flags {
                     (Fit::Fits(program), Format::Text) => schedule_text(program.schedule()),
                     (Fit::Fits(program), Format::Dot) => program.schedule().graph.to_dot(),
                     (Fit::Refused(refusal), _) => {
-                        eprintln!("does not fit: {refusal}");
+                        say(format_args!("does not fit: {refusal}"));
                         out.failure(&format!("does not fit: {refusal}"), 1)?;
                         return Ok(Answer::No);
                     }

@@ -5,7 +5,7 @@
 use crate::answer::Answer;
 use crate::flags::{CostKind, Model, PlannerFlags, StepFlags, model_parser};
 use crate::loss_log::LossWriter;
-use crate::output::Output;
+use crate::output::{Output, say};
 use crate::planning::compile;
 use crate::training::{
     Data, DataFlags, EvaluationFlags, Events, HeldOut, OptimizationFlags, RecordFlags, Run, Training,
@@ -20,7 +20,7 @@ use remat::pipeline::{Fit, Prepared, Program};
 use remat::profile::Sample;
 use remat::train::{Batches, Checkpoints, Evaluation, Identity, Part, RunFolder, Session};
 use remat::weights::{self, WeightFile};
-use remat_plan::Budget;
+use remat_plan::{Budget, Bytes};
 use std::path::Path;
 
 /// Trains a model on text, images or random data, one line per step.
@@ -73,16 +73,13 @@ impl Flags {
         let prepared =
             if self.budget.is_some() { model.prepare()? } else { model.prepare_without_costs()? };
         let mut report = self.report(&model, &data, &prepared)?;
-        let program = match report.budget_bytes {
-            None => prepared.keep_all.clone(),
-            Some(budget) => match compile(&prepared, &self.planner.planner, self.planner.request(budget))? {
-                Fit::Fits(program) => *program,
-                Fit::Refused(refusal) => {
-                    report.refusal = Some(refusal.to_string());
-                    out.report(&report)?;
-                    return Ok(Answer::No);
-                }
-            },
+        let program = match self.program(&prepared, &report)? {
+            Ok(program) => program,
+            Err(refusal) => {
+                report.refusal = Some(refusal);
+                out.report(&report)?;
+                return Ok(Answer::No);
+            }
         };
         // Only the program is needed from here on; what planning used need not stay beside it.
         drop(prepared);
@@ -103,6 +100,22 @@ impl Flags {
         Ok(match report.stopped {
             true => Answer::Stopped,
             false => Answer::of(report.diverged.is_none()),
+        })
+    }
+
+    /// The program for what the data leaves of the budget, or why there is none.
+    fn program(&self, prepared: &Prepared, report: &Training) -> Result<Result<Program, String>> {
+        let Some(budget) = report.budget_bytes else { return Ok(Ok(prepared.keep_all.clone())) };
+        let data = report.data_bytes;
+        let Some(left) = budget.checked_sub(data).filter(|left| *left > Bytes::ZERO) else {
+            return Ok(Err(format!("the data alone takes {data} of the budget of {budget}")));
+        };
+        Ok(match compile(prepared, &self.planner.planner, self.planner.request(left))? {
+            Fit::Fits(program) => Ok(*program),
+            Fit::Refused(refusal) if data > Bytes::ZERO => {
+                Err(format!("{refusal}; beside it, the data takes {data} of the budget of {budget}"))
+            }
+            Fit::Refused(refusal) => Err(refusal.to_string()),
         })
     }
 
@@ -212,12 +225,12 @@ impl Flags {
             RunFolder::of(&model.forward, None, data.about()).write(checkpoints.folder())?;
         }
         if let Some(folder) = self.record.resume.as_deref() {
-            let warn = |warning: String| eprintln!("warning: {warning}");
+            let warn = |warning: String| say(format_args!("warning: {warning}"));
             let schedule = self.optimization.schedule();
             let found = Checkpoints::resume(folder, &identity, schedule, session, warn)?;
             report.resumed_from_step = Some(found.unwrap_or(0));
             if found.is_none() {
-                eprintln!("warning: {} has no checkpoint; beginning with step 1", folder.display());
+                say(format_args!("warning: {} has no checkpoint; beginning with step 1", folder.display()));
             }
         }
         Ok(checkpoints)
@@ -241,7 +254,11 @@ impl Flags {
 
     fn report(&self, model: &Model, data: &Data, prepared: &Prepared) -> Result<Training> {
         let keep_all_peak_bytes = prepared.keep_all.peak();
+        // A share is one of the step; a size is for everything.
+        let is_size = matches!(self.budget, Some(Budget::Bytes(_)));
+        let data_bytes = if is_size { data.memory(&model.forward)? } else { Bytes::ZERO };
         Ok(Training {
+            data_bytes,
             fits: false,
             model: model.info.name,
             optimizer: model.optimizer.name(),

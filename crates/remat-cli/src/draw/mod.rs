@@ -18,7 +18,7 @@ pub(crate) use memory::memory_over_ranks;
 use anyhow::{Result, anyhow, bail};
 use kuva::plot::legend::{LegendEntry, LegendShape};
 use kuva::prelude::{Layout, Plot};
-use remat_plan::Bytes;
+use remat_plan::{Bytes, Shown};
 use std::path::Path;
 
 /// Of a title, on average, in the units of a picture's width.
@@ -36,7 +36,7 @@ pub(crate) struct Picture {
 impl Picture {
     fn of(make: impl Fn() -> (Vec<Plot>, Layout)) -> Result<Picture> {
         let (plots, layout) = make();
-        let svg = kuva::render_to_svg(plots, layout);
+        let svg = Shown::lines(&kuva::render_to_svg(plots, layout)).into_owned();
         let (plots, layout) = make();
         let png = kuva::render_to_raster(plots, layout, 2.0).map_err(|e| anyhow!("drawing: {e}"))?;
         Ok(Picture { svg, png })

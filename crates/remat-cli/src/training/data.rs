@@ -7,6 +7,7 @@ use remat::graph::{Graph, Init};
 use remat::op::Op;
 use remat::op::attention::Attention;
 use remat::train::{About, Batches, Dataset, Images, Objective, Part, Synthetic, Text, Tokenizer};
+use remat_plan::Bytes;
 use std::path::{Path, PathBuf};
 
 /// Where data comes from.
@@ -79,6 +80,11 @@ impl Data {
     /// What using the trained model needs to know.
     pub(crate) fn about(&self) -> About {
         self.dataset.about()
+    }
+
+    /// Memory that it takes beside the step.
+    pub(crate) fn memory(&self, forward: &Graph) -> Result<Bytes> {
+        Ok(self.dataset.memory(forward)?)
     }
 
     /// Whether images are decoded while training, so that a bad one can turn up at any step.

@@ -21,6 +21,8 @@ pub(crate) struct Training {
     pub(crate) data: String,
     pub(crate) n_parameters: usize,
     pub(crate) budget_bytes: Option<Bytes>,
+    /// Memory for the data, which a budget in bytes has to leave: images in memory, or the largest one while it is decoded.
+    pub(crate) data_bytes: Bytes,
     pub(crate) floor_bytes: Bytes,
     pub(crate) floor_node: String,
     pub(crate) keep_all_peak_bytes: Bytes,
@@ -106,6 +108,7 @@ impl Report for Training {
                 "budget",
                 self.budget_bytes.map_or_else(|| "none: nothing is recomputed".to_owned(), |b| b.to_string()),
             ),
+            ("memory for the data", self.data_bytes.to_string()),
             ("predicted peak", known(self.predicted_peak_bytes)),
             ("measured peak", known(self.measured_peak_bytes)),
             ("peak of the process", known(self.peak_resident_bytes)),
@@ -115,6 +118,9 @@ impl Report for Training {
         ];
         if let Some(step) = self.resumed_from_step {
             rows.push(("resumed after step", step.to_string()));
+        }
+        if self.data_bytes == Bytes::ZERO {
+            rows.retain(|(name, _)| *name != "memory for the data");
         }
         let paths = [("checkpoint", &self.checkpoint), ("weights", &self.saved)];
         rows.extend(

@@ -6,7 +6,7 @@
 
 use super::{Data, Divergence, EvaluationFlags, Events, RecordFlags, Signals, Training, line, row, scalars};
 use crate::loss_log::{LossWriter, Row};
-use crate::output::Output;
+use crate::output::{Output, say};
 use crate::progress::Progress;
 use anyhow::{Context as _, Result, anyhow};
 use remat::train::{Batches, Checkpoints, Evaluation, Session};
@@ -54,7 +54,7 @@ impl Run<'_> {
             progress.say(format!("{:.0} {}/s, peak {}", row.per_second, self.unit, row.peak_bytes));
             progress.set(step as usize, length);
             for skipped in self.data.skipped().iter().skip(n_skipped) {
-                progress.suspend(|| eprintln!("warning: skipped {skipped}"));
+                progress.suspend(|| say(format_args!("warning: skipped {skipped}")));
                 n_skipped += 1;
             }
             let mut diverged = Divergence::of(&row);
@@ -73,7 +73,8 @@ impl Run<'_> {
                     break;
                 }
                 if !std::mem::replace(&mut is_warned, true) {
-                    progress.suspend(|| eprintln!("warning: {diverged}; --on-nan continue trains on"));
+                    progress
+                        .suspend(|| say(format_args!("warning: {diverged}; --on-nan continue trains on")));
                 }
             }
             if is_checkpoint_due {
@@ -91,7 +92,7 @@ impl Run<'_> {
                 Some(checkpoints) => format!("; continue with --resume {}", checkpoints.folder().display()),
                 None => "; nothing was saved, since --checkpoint was not given".to_owned(),
             };
-            eprintln!("stopped after step {}{next}", self.session.steps_done());
+            say(format_args!("stopped after step {}{next}", self.session.steps_done()));
         }
         Ok(())
     }

@@ -49,8 +49,7 @@ impl Plan {
     /// Reads the text form of `remat.plan/1` or `/2` for the given problem.
     pub fn from_text(text: &str, problem: &Problem) -> Result<Plan, PlanError> {
         let (is_first, plan) = parse(text)?;
-        plan.suits(is_first, problem)?;
-        Ok(plan)
+        plan.for_problem(is_first, problem)
     }
 
     /// Writes the text form, of the first version where that can hold the plan. The problem gives the names in the comments.

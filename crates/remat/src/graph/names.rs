@@ -5,6 +5,7 @@
 
 use super::Graph;
 use crate::ids::{NodeId, ValueId};
+use remat_plan::Shown;
 use std::fmt;
 
 /// Where the names come from, if they are at hand.
@@ -37,7 +38,7 @@ impl<I: fmt::Display> fmt::Display for Named<I> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.name {
             None => write!(f, "{}", self.id),
-            Some(name) => write!(f, "{} ({})", self.id, name.escape_debug()),
+            Some(name) => write!(f, "{} ({})", self.id, Shown(name)),
         }
     }
 }

@@ -13,6 +13,7 @@
 use super::{FileLayout, Graph, Init, Kind, Node, Op, Phase, Source, Type};
 use crate::error::{Error, Result};
 use crate::ids::{Id, NodeId, ValueId};
+use remat_plan::Shown;
 use std::fmt::Write as _;
 
 fn phase_name(phase: Phase) -> &'static str {
@@ -29,18 +30,20 @@ pub(crate) type ReadOp<'a> = dyn Fn(&str, serde_json::Value) -> std::result::Res
 impl Graph {
     /// Prints the graph.
     pub fn to_text(&self) -> String {
-        let mut text = format!("graph {:?}\n", self.name);
+        // As JSON, which is how names are read.
+        let quoted = |name: &str| serde_json::to_string(name).expect("a name is plain data");
+        let mut text = format!("graph {}\n", quoted(&self.name));
         let mut sources = self.sources.iter().peekable();
         let print_source = |text: &mut String, source: &Source| {
             let value = &self.values[source.value];
             let init = serde_json::to_string(&source.init).expect("an init is plain data");
             let _ = write!(
                 text,
-                "{}: {} = {} {:?} {init}",
+                "{}: {} = {} {} {init}",
                 source.value,
                 value.ty,
                 value.kind.name(),
-                source.name
+                quoted(&source.name)
             );
             text.push_str(if source.file_layout == FileLayout::ConvWeight { " conv_weight\n" } else { "\n" });
         };
@@ -86,6 +89,7 @@ impl Graph {
             }
             if let Some(name) = line.strip_prefix("graph ") {
                 graph.name = serde_json::from_str(name).map_err(|e| fail(format!("the name: {e}")))?;
+                Shown::make(&mut graph.name);
             } else if let Some(value) = line.strip_prefix("output ") {
                 let value = parse_value(value, &graph).map_err(fail)?;
                 graph.push_output(value);
@@ -148,7 +152,7 @@ fn parse_source(
 ) -> std::result::Result<(), String> {
     let mut tokens = serde_json::Deserializer::from_str(rest).into_iter::<serde_json::Value>();
     let name = match tokens.next() {
-        Some(Ok(serde_json::Value::String(name))) => name,
+        Some(Ok(serde_json::Value::String(name))) => Shown(&name).to_string(),
         _ => return Err("a source needs a quoted name".into()),
     };
     let init = tokens.next().ok_or("a source needs an init")?.map_err(|e| e.to_string())?;
@@ -183,7 +187,7 @@ fn parse_node(
     let inputs: Vec<ValueId> =
         operands.split_whitespace().map(|v| parse_value(v, graph)).collect::<std::result::Result<_, _>>()?;
     let mut words = tail.split(' ');
-    let scope = words.next().unwrap_or("");
+    let scope = Shown(words.next().unwrap_or("")).to_string();
     let phase = match words.next() {
         Some("forward") => Phase::Forward,
         Some("backward") => Phase::Backward,
@@ -195,7 +199,7 @@ fn parse_node(
         (Some("of"), Some(node), None) => Some(NodeId::new(parse_id(node, 'n')?)),
         _ => return Err("unexpected words after the phase".into()),
     };
-    let node = graph.push_node(op, &inputs, phase, scope).map_err(|e| e.to_string())?;
+    let node = graph.push_node(op, &inputs, phase, &scope).map_err(|e| e.to_string())?;
     if !graph.output_types(&graph.nodes[node]).into_iter().eq(&declared) {
         return Err("the declared types differ from the op's type rule".into());
     }

@@ -119,13 +119,14 @@ impl Inference {
         let pass = prediction_pass(forward, prediction.filter(is_there))?;
         let output = pass.roles.prediction.unwrap_or(pass.roles.loss);
         let n_rows = pass.read_inputs().first().map_or(1, |s| pass.graph.values[s.value].ty.shape()[0]);
+        // Before any memory is reserved: a file that is not the model's must not decide how much that is.
+        let mut file = WeightFile::open(&pass.graph, weights)?;
         let program = match compile_forward(&pass, Bytes(u64::MAX), Place::Anywhere)? {
             Fit::Fits(program) => *program,
             Fit::Refused(refusal) => return Err(refusal.into()),
         };
         let n_threads = std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get);
         let mut executor = Executor::new(program, n_threads)?;
-        let mut file = WeightFile::open(executor.graph(), weights)?;
         for source in executor.graph().sources.clone() {
             let value = executor.graph().values[source.value].clone();
             if value.kind.is_state() {

@@ -1,6 +1,11 @@
 //! The one hash of this crate's files and runs: it tells states, notes and data sets apart, by whole words, because
 //! gigabytes pass through it. Checkpoints store it, so it may not change. It is no protection against an attacker.
 
+use std::io::{Error, ErrorKind, Read};
+
+/// Whole words, so that a long file has the hash of its bytes together.
+const BLOCK: usize = 1 << 16;
+
 const START: u64 = 0xCBF2_9CE4_8422_2325;
 
 fn mix(hash: u64, word: u64) -> u64 {
@@ -9,12 +14,35 @@ fn mix(hash: u64, word: u64) -> u64 {
 
 /// A hash of bytes.
 pub(crate) fn bytes(bytes: &[u8]) -> u64 {
+    continued(bytes.len() as u64, bytes)
+}
+
+/// The same hash of the `len` bytes that a reader gives.
+pub(crate) fn reader(len: u64, mut reader: impl Read) -> std::io::Result<u64> {
+    let (mut hash, mut n_read, mut block) = (len, 0, Vec::with_capacity(BLOCK));
+    loop {
+        block.clear();
+        reader.by_ref().take(BLOCK as u64).read_to_end(&mut block)?;
+        n_read += block.len() as u64;
+        hash = continued(hash, &block);
+        if block.len() < BLOCK {
+            break;
+        }
+    }
+    if n_read == len {
+        Ok(hash)
+    } else {
+        Err(Error::new(ErrorKind::UnexpectedEof, "it changes while it is read"))
+    }
+}
+
+fn continued(hash: u64, bytes: &[u8]) -> u64 {
     let word = |chunk: &[u8]| {
         let mut word = [0; 8];
         word[..chunk.len()].copy_from_slice(chunk);
         u64::from_le_bytes(word)
     };
-    bytes.chunks(8).map(word).fold(bytes.len() as u64, mix)
+    bytes.chunks(8).map(word).fold(hash, mix)
 }
 
 /// A hash of floats, by their bits.
@@ -30,5 +58,8 @@ mod tests {
         assert_eq!(super::bytes(b""), 0);
         assert_eq!(super::bytes(b"remat"), super::bytes(b"remat"));
         assert_ne!(super::bytes(b"remat\0"), super::bytes(b"remat"));
+        let long: Vec<u8> = (0..3 * super::BLOCK + 5).map(|i| (i * i) as u8).collect();
+        assert_eq!(super::reader(long.len() as u64, &long[..]).unwrap(), super::bytes(&long));
+        assert!(super::reader(7, &long[..6]).is_err() && super::reader(5, &long[..6]).is_err());
     }
 }

@@ -140,6 +140,14 @@ impl Training {
         let prepared = prepare(self.model.graph(), &self.optimizer, Costs::Analytic(machine), |_, _| {})?;
         let budget = match &self.budget {
             None => return Ok((prepared.clone(), prepared.keep_all)),
+            // A share is one of the step; a size is for everything.
+            Some(Ok(Budget::Bytes(size))) => {
+                let data = self.data.memory(self.model.graph())?;
+                size.checked_sub(data).ok_or_else(|| {
+                    let message = format!("the data alone takes {data} of the budget of {size}");
+                    Error::Budget { message }
+                })?
+            }
             Some(Ok(budget)) => budget.resolve(prepared.keep_all.peak()),
             Some(Err(error)) => return Err(Error::Budget { message: error.to_string() }),
         };

@@ -1,6 +1,7 @@
 //! The report page: one HTML file with its style, its scripts and its data inside. It needs no network.
 
 use super::palette;
+use remat_plan::Shown;
 use serde_json::{Value, json};
 
 const PAGE: &str = include_str!("page.html");
@@ -39,12 +40,23 @@ impl Document {
 pub fn page(documents: &[Document]) -> String {
     let list: Vec<Value> =
         documents.iter().map(|d| json!({"file": d.file, "document": d.document})).collect();
-    let data = json!({"palette": palette::document(), "documents": list});
+    let mut data = json!({"palette": palette::document(), "documents": list});
+    make_printable(&mut data);
     let data = data.to_string();
     // In JSON a `<` can be inside strings only. Without it, no name can end the script element or begin a comment.
     let data = data.replace('<', "\\u003c");
     // The data goes in last: a name that looks like a placeholder stays a name.
     PAGE.replace("/*STYLE*/", STYLE).replace("/*SCRIPT*/", &SCRIPTS.join("\n")).replace("/*DATA*/", &data)
+}
+
+/// Escapes what would reorder or hide text on the page. Keys are names of fields, which only our own documents show.
+fn make_printable(value: &mut Value) {
+    match value {
+        Value::String(text) => Shown::make(text),
+        Value::Array(list) => list.iter_mut().for_each(make_printable),
+        Value::Object(fields) => fields.values_mut().for_each(make_printable),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
 }
 
 #[cfg(test)]
@@ -53,13 +65,15 @@ mod tests {
 
     #[test]
     fn names_cannot_break_out_of_the_data() {
-        let name = "</script><script>alert(1)</script><!-- /*SCRIPT*/ \u{1b}[31m \u{2028}";
+        let name = "</script><script>alert(1)</script><!-- /*SCRIPT*/ \u{1b}[31m \u{202e}";
         let evil = json!({"schema": "remat.plan/1", "problem": name});
-        let page = page(&[Document { file: name.to_owned(), document: evil.clone() }]);
+        let page = page(&[Document { file: name.to_owned(), document: evil }]);
         let start = page.find("id=\"data\">").unwrap() + "id=\"data\">".len();
         let end = start + page[start..].find("</script>").unwrap();
         let data: Value = serde_json::from_str(&page[start..end]).unwrap();
-        assert_eq!(data["documents"][0], json!({"file": name, "document": evil}));
+        let shown = name.replace('\u{1b}', r"\u{1b}").replace('\u{202e}', r"\u{202e}");
+        let document = json!({"schema": "remat.plan/1", "problem": shown});
+        assert_eq!(data["documents"][0], json!({"file": shown, "document": document}));
         assert_eq!(page.matches("<script").count(), 2, "the data and the script");
         assert_eq!(page.matches("http://").count(), 1, "only the name of SVG");
     }

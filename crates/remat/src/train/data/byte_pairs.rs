@@ -27,11 +27,14 @@ pub struct BytePairs {
 impl BytePairs {
     /// Trains on `text` until there are `vocabulary` tokens, or until no pair occurs twice.
     pub fn train(text: &str, vocabulary: usize) -> BytePairs {
-        let mut counts: HashMap<&str, i64> = HashMap::new();
-        for piece in pieces(text) {
-            *counts.entry(piece).or_default() += 1;
-        }
-        let mut words: Vec<(&str, i64)> = counts.into_iter().collect();
+        let mut counts = PieceCounts::default();
+        counts.add(text);
+        BytePairs::train_on(&counts, vocabulary)
+    }
+
+    /// Trains on pieces that were counted before.
+    pub(super) fn train_on(counts: &PieceCounts, vocabulary: usize) -> BytePairs {
+        let mut words: Vec<(&str, i64)> = counts.0.iter().map(|(piece, &n)| (piece.as_str(), n)).collect();
         words.sort_unstable();
         let mut training = Training::new(&words);
         let mut merges = Vec::new();
@@ -50,11 +53,8 @@ impl BytePairs {
     }
 
     /// Calls `each` with every token of the text.
-    pub fn encode<'t>(&self, text: &'t str, mut each: impl FnMut(u32)) {
-        let mut known: HashMap<&'t str, Vec<u32>> = HashMap::new();
-        for piece in pieces(text) {
-            known.entry(piece).or_insert_with(|| self.encode_piece(piece)).iter().for_each(|&t| each(t));
-        }
+    pub fn encode(&self, text: &str, each: impl FnMut(u32)) {
+        Encoder::new(self).encode(text, each);
     }
 
     /// Merges the pair that was learned first, again and again.
@@ -134,6 +134,47 @@ impl BytePairs {
     }
 }
 
+/// How often each piece of a text occurs. Text may come in parts that cut no piece.
+#[derive(Default)]
+pub(super) struct PieceCounts(HashMap<String, i64>);
+
+impl PieceCounts {
+    pub(super) fn add(&mut self, text: &str) {
+        for piece in pieces(text) {
+            match self.0.get_mut(piece) {
+                Some(n) => *n += 1,
+                None => drop(self.0.insert(piece.to_owned(), 1)),
+            }
+        }
+    }
+}
+
+/// Encodes text that comes in parts, and remembers the pieces that it has seen.
+pub(super) struct Encoder<'p> {
+    pairs: &'p BytePairs,
+    known: HashMap<String, Vec<u32>>,
+}
+
+impl<'p> Encoder<'p> {
+    pub(super) fn new(pairs: &'p BytePairs) -> Encoder<'p> {
+        Encoder { pairs, known: HashMap::new() }
+    }
+
+    /// Calls `each` with every token of a part.
+    pub(super) fn encode(&mut self, text: &str, mut each: impl FnMut(u32)) {
+        for piece in pieces(text) {
+            match self.known.get(piece) {
+                Some(tokens) => tokens.iter().for_each(|&token| each(token)),
+                None => {
+                    let tokens = self.pairs.encode_piece(piece);
+                    tokens.iter().for_each(|&token| each(token));
+                    self.known.insert(piece.to_owned(), tokens);
+                }
+            }
+        }
+    }
+}
+
 impl From<BytePairs> for serde_json::Value {
     fn from(pairs: BytePairs) -> serde_json::Value {
         pairs.to_json()
@@ -147,8 +188,13 @@ impl TryFrom<serde_json::Value> for BytePairs {
     }
 }
 
+/// Where the last piece of a text begins: more text could make it longer.
+pub(super) fn whole_pieces(text: &str) -> usize {
+    text.len() - pieces(text).last().map_or(0, str::len)
+}
+
 /// Cuts text into pieces that pairs do not cross.
-fn pieces(text: &str) -> impl Iterator<Item = &str> {
+pub(super) fn pieces(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = text;
     std::iter::from_fn(move || {
         let end = piece_end(rest)?;

@@ -1,7 +1,10 @@
 //! A folder of images: one subfolder per class, JPEG or PNG files in it. Classes are numbered by name.
 
+use super::pixels::decoding_bytes;
+use super::resize::resizing_bytes;
 use super::{bad_data, decode_image};
 use crate::error::{Error, Result};
+use rayon::prelude::*;
 use std::path::{Path, PathBuf};
 
 /// Image files with their classes, sorted by class and name.
@@ -30,6 +33,16 @@ impl ImageFolder {
         }
         let name = |path: &PathBuf| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         Ok(ImageFolder { files, classes: classes.iter().map(name).collect() })
+    }
+
+    /// Memory that making an input of this height and width of the largest image takes. Files are opened and not read
+    /// further than their header; those that cannot be read count when they are met.
+    pub(super) fn decoding_bytes(&self, shape: (usize, usize)) -> u64 {
+        let bytes = |(path, _): &(PathBuf, i32)| {
+            let (height, width, decoding) = decoding_bytes(path)?;
+            Some(decoding + resizing_bytes((height, width), shape, 3))
+        };
+        self.files.par_iter().filter_map(bytes).max().unwrap_or(0)
     }
 
     /// Decodes one image: RGB bytes row by row, with height and width.

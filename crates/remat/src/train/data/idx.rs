@@ -3,7 +3,7 @@
 use super::bad_data;
 use crate::error::{Error, Result};
 use std::fs::File;
-use std::io::Read as _;
+use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 
 /// Grey images and their labels, as bytes in memory: as large as the unpacked files.
@@ -64,36 +64,50 @@ fn labels_path(images: &Path) -> Option<PathBuf> {
     (label_name != name).then(|| if same.exists() || !other.exists() { same } else { other })
 }
 
-/// Extents and bytes of an IDX file of bytes.
+/// Bytes of the largest file that is unpacked: a packed file of a megabyte can hold a thousand.
+const MAX_BYTES: u64 = 1 << 32;
+
+/// Extents and bytes of an IDX file of bytes. What the header does not announce is never kept in memory.
 fn read(path: &Path) -> Result<(Vec<usize>, Vec<u8>)> {
-    let action = || format!("read {}", path.display());
-    let mut bytes = Vec::new();
-    let mut file = File::open(path).map_err(Error::io(action()))?;
+    let file = BufReader::new(File::open(path).map_err(Error::io(format!("read {}", path.display())))?);
     if path.extension().is_some_and(|end| end == "gz") {
-        flate2::read::GzDecoder::new(file).read_to_end(&mut bytes).map_err(Error::io(action()))?;
+        read_from(path, flate2::bufread::GzDecoder::new(file))
     } else {
-        file.read_to_end(&mut bytes).map_err(Error::io(action()))?;
+        read_from(path, file)
     }
+}
+
+fn read_from(path: &Path, mut file: impl Read) -> Result<(Vec<usize>, Vec<u8>)> {
     let broken = |message: String| bad_data(path.display(), message);
-    let &[0, 0, kind, n_dimensions, ..] = &bytes[..] else {
+    let mut part = |n_bytes: u64| -> Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        let read = file.by_ref().take(n_bytes).read_to_end(&mut bytes);
+        read.map_err(Error::io(format!("read {}", path.display())))?;
+        Ok(bytes)
+    };
+    let &[0, 0, kind, n_dimensions] = &part(4)?[..] else {
         return Err(broken("is not an IDX file: it does not begin with two zero bytes".to_owned()));
     };
     if kind != 8 {
         return Err(broken(format!("holds elements of type {kind:#04x}; only bytes (0x08) are read")));
     }
-    let header = 4 + 4 * usize::from(n_dimensions);
-    let Some(extents) = bytes.get(4..header) else {
+    let header = part(4 * u64::from(n_dimensions))?;
+    if header.len() != 4 * usize::from(n_dimensions) {
         return Err(broken("ends inside its header".to_owned()));
-    };
+    }
     let extent = |e: &[u8]| u32::from_be_bytes([e[0], e[1], e[2], e[3]]) as usize;
-    let extents: Vec<usize> = extents.chunks_exact(4).map(extent).collect();
-    let size = extents.iter().try_fold(1usize, |size, &e| size.checked_mul(e));
-    let held = bytes.len() - header;
-    if size != Some(held) {
+    let extents: Vec<usize> = header.chunks_exact(4).map(extent).collect();
+    let size = extents.iter().try_fold(1u64, |size, &e| size.checked_mul(e as u64));
+    let Some(size) = size.filter(|&size| size <= MAX_BYTES) else {
+        return Err(broken(format!("claims the product of {extents:?} bytes; at most {MAX_BYTES} are read")));
+    };
+    let bytes = part(size)?;
+    let n_more = part(1)?.len();
+    if n_more > 0 || bytes.len() as u64 != size {
+        let held = if n_more > 0 { "more".to_owned() } else { bytes.len().to_string() };
         return Err(broken(format!(
             "has {held} bytes after its header instead of the product of {extents:?}"
         )));
     }
-    bytes.drain(..header);
     Ok((extents, bytes))
 }

@@ -6,11 +6,13 @@
 
 use super::folder::ImageFolder;
 use super::idx::{self, IdxImages};
+use super::resize::resizing_bytes;
 use super::shuffle::shuffled;
 use super::{Batch, Batches, Dataset, HELD_OUT_SHARE, ImageScale, ImageShape, Part, bad_data, input_shape};
 use crate::error::Result;
 use crate::graph::Graph;
 use crate::train::{About, hash};
+use remat_plan::Bytes;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -26,6 +28,23 @@ impl Set {
         match self {
             Set::Idx(idx, _) => idx.labels.len(),
             Set::Folder(folder) => folder.files.len(),
+        }
+    }
+
+    /// Bytes that are in memory all the time.
+    fn held_bytes(&self) -> u64 {
+        match self {
+            Set::Idx(idx, _) => (idx.pixels.len() + idx.labels.len()) as u64,
+            Set::Folder(_) => 0,
+        }
+    }
+
+    /// Bytes that making an input of the largest image takes.
+    fn decoding_bytes(&self, shape: Option<ImageShape>) -> u64 {
+        let shape = shape.map_or((0, 0), |shape| (shape.height, shape.width));
+        match self {
+            Set::Idx(idx, _) => resizing_bytes((idx.height, idx.width), shape, 1),
+            Set::Folder(folder) => folder.decoding_bytes(shape),
         }
     }
 
@@ -260,6 +279,15 @@ impl Dataset for Images {
 
     fn identity(&self) -> String {
         Images::identity(self)
+    }
+
+    fn memory(&self, model: &Graph) -> Result<Bytes> {
+        let shape = ImageShape::of_input(input_shape(model)?);
+        let sets = std::iter::once(&self.training).chain(&self.held_out);
+        // What is held adds up; images are decoded one at a time.
+        let held = sets.clone().map(|set| set.held_bytes()).sum::<u64>();
+        let decoded = sets.map(|set| set.decoding_bytes(shape)).max().unwrap_or(0);
+        Ok(Bytes(held + decoded))
     }
 
     fn about(&self) -> About {

@@ -6,6 +6,7 @@
 
 mod batch;
 mod byte_pairs;
+mod corpus;
 mod folder;
 mod idx;
 mod images;
@@ -27,6 +28,7 @@ use super::About;
 use crate::error::{Error, Result};
 use crate::graph::Graph;
 use remat_kernels::rng::{Key, normal_f32, uniform_u32};
+use remat_plan::Bytes;
 use std::fmt::Debug;
 
 /// A loader: fills the inputs of a batch. The same number, part and seed give the same batch.
@@ -71,6 +73,12 @@ pub trait Dataset: Debug {
     /// What using the trained model needs to know.
     fn about(&self) -> About {
         About::Numbers
+    }
+
+    /// Memory that the data of a model takes beside the step: what it holds, and what making a batch takes. A budget in
+    /// bytes counts it.
+    fn memory(&self, _model: &Graph) -> Result<Bytes> {
+        Ok(Bytes::ZERO)
     }
 }
 

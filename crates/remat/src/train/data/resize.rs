@@ -21,22 +21,33 @@ fn weights(old: usize, new: usize) -> Vec<(usize, Vec<f32>)> {
 
 /// The image in another size; `from` and `to` are height and width.
 pub(super) fn resize(image: &[u8], from: (usize, usize), to: (usize, usize), channels: usize) -> Vec<f32> {
-    let pixels: Vec<f32> = image.iter().map(|&byte| f32::from(byte)).collect();
     if from == to {
-        return pixels;
+        return image.iter().map(|&byte| f32::from(byte)).collect();
     }
-    let narrow = along(&pixels, from.0, from.1, channels, &weights(from.1, to.1));
+    let narrow = along(image, from.0, from.1, channels, &weights(from.1, to.1));
     along(&narrow, 1, from.0, to.1 * channels, &weights(from.0, to.0))
 }
 
+/// Memory that [`resize`] takes, its result included.
+pub(super) fn resizing_bytes(from: (usize, usize), to: (usize, usize), channels: usize) -> u64 {
+    let floats = |height: usize, width: usize| 4 * (height * width * channels) as u64;
+    floats(from.0, to.1) + floats(to.0, to.1)
+}
+
 /// Mixes the middle extent of `x: [outer, old, inner]`.
-fn along(x: &[f32], outer: usize, old: usize, inner: usize, weights: &[(usize, Vec<f32>)]) -> Vec<f32> {
+fn along<T: Copy + Into<f32>>(
+    x: &[T],
+    outer: usize,
+    old: usize,
+    inner: usize,
+    weights: &[(usize, Vec<f32>)],
+) -> Vec<f32> {
     let mut y = vec![0.0; outer * weights.len() * inner];
     for (o, y) in y.chunks_exact_mut(weights.len() * inner).enumerate() {
         for (y, (first, weights)) in y.chunks_exact_mut(inner).zip(weights) {
             for (i, weight) in weights.iter().enumerate() {
                 let x = &x[(o * old + first + i) * inner..][..inner];
-                y.iter_mut().zip(x).for_each(|(y, x)| *y += weight * x);
+                y.iter_mut().zip(x).for_each(|(y, &x)| *y += weight * x.into());
             }
         }
     }

@@ -3,11 +3,12 @@
 //! In: a corpus and a tokenizer. Out: [`Batches`] whose windows lie anywhere in the training part (drawn again for every
 //! batch), or one after the other in the held-out tail.
 
+use super::corpus::Corpus;
 use super::token_file::{self, Tokens};
 use super::{Batch, Batches, Dataset, HELD_OUT_SHARE, Part, Vocabulary, bad_data, input_shape};
 use crate::error::Result;
 use crate::graph::Graph;
-use crate::train::{About, hash};
+use crate::train::About;
 use remat_kernels::rng::{Key, uniform_f32, uniform_u32};
 use std::ops::Range;
 use std::path::Path;
@@ -68,15 +69,16 @@ pub struct Text {
 impl Text {
     /// Opens a corpus. Byte pairs are trained the first time and kept in `cache`.
     pub fn open(corpus: &Path, tokenizer: Tokenizer, objective: Objective, cache: &Path) -> Result<Text> {
+        let corpus = Corpus::open(corpus)?;
+        let fingerprint = corpus.fingerprint;
         let (tokens, vocabulary) = match tokenizer {
-            Tokenizer::Bytes => (Tokens::Bytes(token_file::map(corpus)?), Vocabulary::Bytes),
+            Tokenizer::Bytes => (Tokens::of_bytes(&corpus)?, Vocabulary::Bytes),
             Tokenizer::BytePairs(size) => {
-                let (tokens, pairs) =
-                    token_file::byte_pairs(corpus, size, cache, |n| n - n / HELD_OUT_SHARE)?;
+                let trained_bytes = corpus.len - corpus.len / HELD_OUT_SHARE as u64;
+                let (tokens, pairs) = token_file::byte_pairs(&corpus, size, cache, trained_bytes)?;
                 (tokens, Vocabulary::BytePairs(pairs))
             }
         };
-        let fingerprint = hash::bytes(&token_file::map(corpus)?);
         let (tokens, vocabulary) = (Arc::new(tokens), Arc::new(vocabulary));
         Ok(Text { tokens, vocabulary, fingerprint, tokenizer, objective })
     }
@@ -122,7 +124,7 @@ impl Text {
             );
             return Err(bad_data("text", message));
         }
-        Ok(TextBatches { text: self.clone(), part, range, seq, seed })
+        Ok(TextBatches { text: self.clone(), part, range, seq, seed, window: vec![0; seq + 1] })
     }
 }
 
@@ -151,6 +153,8 @@ pub struct TextBatches {
     range: Range<usize>,
     seq: usize,
     seed: u64,
+    /// The tokens of one row, and the one after it.
+    window: Vec<i32>,
 }
 
 /// One in this many positions has a label under [`Objective::Masked`].
@@ -174,10 +178,10 @@ impl TextBatches {
     }
 
     /// Input and label at a position of a row.
-    fn at(&self, key: Key, start: usize, row: usize, i: usize) -> (i32, i32) {
-        let token = self.text.tokens.at(start + i);
+    fn at(&self, key: Key, row: usize, i: usize) -> (i32, i32) {
+        let token = self.window[i];
         if self.text.objective == Objective::NextToken {
-            return (token, self.text.tokens.at(start + i + 1));
+            return (token, self.window[i + 1]);
         }
         let draw = 3 * (row * self.seq + i) as u64;
         // One position of a batch always has a label: a loss over nothing would be no number.
@@ -206,8 +210,9 @@ impl Batches for TextBatches {
             let n_rows = elements.len() / self.seq;
             for (row, out) in elements.chunks_exact_mut(self.seq).enumerate() {
                 let start = self.start(number, row, n_rows);
+                self.text.tokens.read(start, &mut self.window)?;
                 for (i, out) in out.iter_mut().enumerate() {
-                    let (input, label) = self.at(key, start, row, i);
+                    let (input, label) = self.at(key, row, i);
                     *out = if is_input { input } else { label };
                 }
             }
