@@ -53,6 +53,7 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
     println!("steps                        {:>9}", seen.n_steps + n_failures);
     println!("programs                     {:>9}", seen.n_programs);
     println!("  of these with recomputes   {:>9}", seen.n_recomputing);
+    println!("evaluations                  {:>9}", seen.n_evaluations);
     println!("steps with an endless loss   {:>9}", seen.n_endless);
     println!("ops                          {:>9}", seen.ops.len());
     println!("failures                     {:>9}", n_failures);

@@ -17,8 +17,13 @@ fn every_program_of_every_random_step_keeps_the_promises() {
         }
     }
     println!("{seen:?}");
-    let missing: Vec<_> = op::all().iter().map(|entry| entry.name).filter(|op| !seen.ops.contains(op)).collect();
-    assert_eq!(missing, Vec::<&str>::new(), "ops without a row in the tables of crates/remat/src/testing/random");
+    let missing: Vec<_> =
+        op::all().iter().map(|entry| entry.name).filter(|op| !seen.ops.contains(op)).collect();
+    assert_eq!(
+        missing,
+        Vec::<&str>::new(),
+        "ops without a row in the tables of crates/remat/src/testing/random"
+    );
     let unused: Vec<_> = WAYS.iter().map(|way| way.name).filter(|way| !seen.ways.contains(way)).collect();
     assert_eq!(unused, Vec::<&str>::new(), "ways that never gave a program");
     assert!(seen.n_recomputing > seen.n_steps, "only {} programs recompute", seen.n_recomputing);

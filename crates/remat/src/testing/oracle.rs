@@ -36,7 +36,8 @@ impl Bits {
     fn difference(&self, other: &Bits) -> Option<String> {
         for (pass, (a, b)) in self.results.iter().zip(&other.results).enumerate() {
             if a != b {
-                let floats = |(loss, norm): &(u32, Option<u32>)| (f32::from_bits(*loss), norm.map(f32::from_bits));
+                let floats =
+                    |(loss, norm): &(u32, Option<u32>)| (f32::from_bits(*loss), norm.map(f32::from_bits));
                 let (a, b) = (floats(a), floats(b));
                 return Some(format!("loss and norm of pass {pass} are {b:?} instead of {a:?}"));
             }
@@ -65,10 +66,11 @@ impl Oracle {
     pub fn of(step: &TrainingStep, n_steps: u64, n_threads: usize) -> Result<Oracle> {
         let mut engine = Reference::new(step.graph.clone(), n_threads)?;
         engine.initialise(SEED);
-        let (bits, repeated) = record(&mut engine, &step.graph, &step.roles, n_steps, |engine, run, observe| {
-            engine.step(run, Some(observe));
-            None
-        });
+        let (bits, repeated) =
+            record(&mut engine, &step.graph, &step.roles, n_steps, |engine, run, observe| {
+                engine.step(run, Some(observe));
+                None
+            });
         debug_assert_eq!(repeated, None, "the reference computes everything once");
         Ok(Oracle { bits, n_steps })
     }
@@ -97,11 +99,12 @@ impl Oracle {
         engine.poison = true;
         engine.initialise(SEED);
         let graph = &program.schedule().graph;
-        let (bits, fault) = record(&mut engine, graph, program.roles(), self.n_steps, |engine, run, observe| {
-            let (measured, predicted) = (engine.step(run, Some(observe)).peak, program.peak());
-            (measured != predicted)
-                .then(|| format!("measured a peak of {} bytes instead of {}", measured.0, predicted.0))
-        });
+        let (bits, fault) =
+            record(&mut engine, graph, program.roles(), self.n_steps, |engine, run, observe| {
+                let (measured, predicted) = (engine.step(run, Some(observe)).peak, program.peak());
+                (measured != predicted)
+                    .then(|| format!("measured a peak of {} bytes instead of {}", measured.0, predicted.0))
+            });
         match fault.or_else(|| self.bits.difference(&bits)) {
             None => Ok(()),
             Some(fault) => Err(format!("{fault}, with {n_threads} threads")),
@@ -131,7 +134,9 @@ fn record<E: Engine>(
                 let made = hash(bytes);
                 let before = bits.gradients.insert((number, place), made);
                 if before.is_some_and(|before| before != made) {
-                    fault.get_or_insert(format!("gradient {place} of pass {number} changed when it was made again"));
+                    fault.get_or_insert(format!(
+                        "gradient {place} of pass {number} changed when it was made again"
+                    ));
                 }
             }
         };

@@ -160,11 +160,7 @@ fn summary(session: &Session, results: &[StepResult]) -> Side {
     }
 }
 
-fn difference(
-    prepared: &Prepared,
-    sides: &[Session; 2],
-    results: &[Vec<StepResult>; 2],
-) -> Option<String> {
+fn difference(prepared: &Prepared, sides: &[Session; 2], results: &[Vec<StepResult>; 2]) -> Option<String> {
     let graph = &prepared.step.graph;
     for (a, b) in results[0].iter().zip(&results[1]) {
         if a.loss.to_bits() != b.loss.to_bits() {

@@ -20,14 +20,12 @@ pub(crate) fn bytes(bytes: &[u8]) -> u64 {
 /// A hash of bytes that never goes into a file: four sums side by side, so that it keeps up with memory. Bytes that differ
 /// in one word have different hashes.
 pub(crate) fn lanes(bytes: &[u8]) -> u64 {
-    let word = |chunk: &[u8], lane: usize| {
-        u64::from_le_bytes(std::array::from_fn(|byte| chunk[8 * lane + byte]))
-    };
+    let word =
+        |chunk: &[u8], lane: usize| u64::from_le_bytes(std::array::from_fn(|byte| chunk[8 * lane + byte]));
     let chunks = bytes.chunks_exact(32);
     let rest = self::bytes(chunks.remainder());
-    let lanes = chunks.fold([START; 4], |lanes, chunk| {
-        std::array::from_fn(|lane| mix(lanes[lane], word(chunk, lane)))
-    });
+    let lanes = chunks
+        .fold([START; 4], |lanes, chunk| std::array::from_fn(|lane| mix(lanes[lane], word(chunk, lane))));
     lanes.into_iter().fold(mix(rest, bytes.len() as u64), mix)
 }
 

@@ -24,7 +24,8 @@ pub(super) fn other_attributes(op: &Op) -> Vec<Op> {
 /// The same op with other random numbers, if it draws any.
 pub(super) fn other_stream(op: &Op) -> Option<Op> {
     let mut attributes = op.attributes();
-    let holder = if attributes.get("forward").is_some() { &mut attributes["forward"] } else { &mut attributes };
+    let holder =
+        if attributes.get("forward").is_some() { &mut attributes["forward"] } else { &mut attributes };
     let stream = holder.get("stream")?.as_u64()?;
     holder["stream"] = serde_json::json!(stream + 1);
     op::read(op.name(), attributes).ok()

@@ -1,7 +1,7 @@
 //! Fused steps with one thing wrong.
 
 use super::attributes::{other_attributes, other_programs, other_stream};
-use super::{Artefact, Kind, Mutant, Specimen, mutant, position};
+use super::{Artefact, Kind, Mutant, Specimen, mutant, pairs, position};
 use crate::fuse::check;
 use crate::graph::Graph;
 use crate::ids::{Id, NodeId, ValueId};
@@ -13,7 +13,10 @@ use crate::testing::{Choices, Oracle};
 /// All kinds of wrong fused steps.
 pub const FUSIONS: &[Kind<TrainingStep>] = &[
     Kind { name: "another attribute", make: |of, c| another_op(of, c, other_attributes) },
-    Kind { name: "another stream", make: |of, c| another_op(of, c, |op| other_stream(op).into_iter().collect()) },
+    Kind {
+        name: "another stream",
+        make: |of, c| another_op(of, c, |op| other_stream(op).into_iter().collect()),
+    },
     Kind { name: "another program", make: |of, c| another_op(of, c, programs) },
     Kind { name: "another input", make: |of, c| change(of, c, another_input) },
     Kind { name: "swapped inputs", make: |of, c| change(of, c, swapped_inputs) },
@@ -56,7 +59,11 @@ fn change<T: std::fmt::Debug>(
     mutant(format!("{changed:?}"), step)
 }
 
-fn another_op(of: &Specimen, choices: &mut Choices, others: fn(&Op) -> Vec<Op>) -> Option<Mutant<TrainingStep>> {
+fn another_op(
+    of: &Specimen,
+    choices: &mut Choices,
+    others: fn(&Op) -> Vec<Op>,
+) -> Option<Mutant<TrainingStep>> {
     let mut step = of.prepared.step.clone();
     let nodes: Vec<NodeId> = step.graph.nodes.ids().collect();
     let id = nodes[position(&nodes, choices, |_, &n| !others(&step.graph.nodes[n].op).is_empty())?];
@@ -123,14 +130,14 @@ fn dropped_node(step: &mut TrainingStep, choices: &mut Choices) -> Option<NodeId
 
 fn swapped_nodes(step: &mut TrainingStep, choices: &mut Choices) -> Option<usize> {
     let mut nodes: Vec<NodeId> = step.graph.nodes.ids().collect();
-    let at = choices.below(nodes.len().checked_sub(1)?);
+    let at = choices.below(pairs(nodes.len())?);
     nodes.swap(at, at + 1);
     with_nodes(step, &nodes).map(|()| at)
 }
 
 fn swapped_gradients(step: &mut TrainingStep, choices: &mut Choices) -> Option<usize> {
     let gradients = &mut step.roles.gradients;
-    let at = choices.below(gradients.len().checked_sub(1)?);
+    let at = choices.below(pairs(gradients.len())?);
     let moved = gradients[at].1;
     gradients[at].1 = gradients[at + 1].1;
     gradients[at + 1].1 = moved;

@@ -20,26 +20,72 @@ pub struct Laid {
 /// All kinds of wrong layouts.
 pub const LAYOUTS: &[Kind<Laid>] = &[
     Kind { name: "no place", make: |of, c| value(of, c, |l, v, _| l.layout.offset[v] = None) },
-    Kind { name: "wraps around", make: |of, c| value(of, c, |l, v, _| l.layout.offset[v] = Some(u64::MAX - 63)) },
-    Kind { name: "underflow", make: |of, c| value(of, c, |l, v, _| shift(&mut l.layout.offset[v], l.layout.arena.0.wrapping_neg())) },
-    Kind { name: "outside", make: |of, c| value(of, c, |l, v, _| l.layout.offset[v] = Some(l.layout.arena.0)) },
+    Kind {
+        name: "wraps around",
+        make: |of, c| value(of, c, |l, v, _| l.layout.offset[v] = Some(u64::MAX - 63)),
+    },
+    Kind {
+        name: "underflow",
+        make: |of, c| value(of, c, |l, v, _| shift(&mut l.layout.offset[v], l.layout.arena.0.wrapping_neg())),
+    },
+    Kind {
+        name: "outside",
+        make: |of, c| value(of, c, |l, v, _| l.layout.offset[v] = Some(l.layout.arena.0)),
+    },
     Kind { name: "not aligned", make: |of, c| value(of, c, |l, v, _| shift(&mut l.layout.offset[v], 4)) },
-    Kind { name: "moved value", make: |of, c| value(of, c, |l, v, c| { l.layout.offset[v] = Some(64 * c.below(l.layout.arena.0 as usize / 64) as u64); }) },
+    Kind {
+        name: "moved value",
+        make: |of, c| {
+            value(of, c, |l, v, c| {
+                l.layout.offset[v] = Some(64 * c.below(l.layout.arena.0 as usize / 64) as u64);
+            })
+        },
+    },
     Kind { name: "swapped values", make: |of, c| change(of, c, swapped) },
     Kind { name: "overlap", make: |of, c| change(of, c, overlap) },
     Kind { name: "state moved", make: |of, c| change(of, c, state_moved) },
     Kind { name: "state displaced", make: |of, c| change(of, c, state_displaced) },
     Kind { name: "view apart", make: |of, c| change(of, c, view_apart) },
     Kind { name: "no workspace", make: |of, c| workspace(of, c, |l, n, _| l.layout.workspace[n] = None) },
-    Kind { name: "workspace outside", make: |of, c| workspace(of, c, |l, n, _| l.layout.workspace[n] = Some(l.layout.arena.0)) },
-    Kind { name: "workspace wraps around", make: |of, c| workspace(of, c, |l, n, _| l.layout.workspace[n] = Some(u64::MAX - 63)) },
+    Kind {
+        name: "workspace outside",
+        make: |of, c| workspace(of, c, |l, n, _| l.layout.workspace[n] = Some(l.layout.arena.0)),
+    },
+    Kind {
+        name: "workspace wraps around",
+        make: |of, c| workspace(of, c, |l, n, _| l.layout.workspace[n] = Some(u64::MAX - 63)),
+    },
     Kind { name: "workspace on an operand", make: |of, c| workspace(of, c, on_an_operand) },
     Kind { name: "reuse not taken", make: |of, c| change(of, c, not_taken) },
     Kind { name: "reuse not allowed", make: |of, c| change(of, c, not_allowed) },
     Kind { name: "reuse twice", make: |of, c| change(of, c, twice) },
-    Kind { name: "smaller arena", make: |of, c| change(of, c, |l, _| { l.layout.arena.0 -= 64; Some(()) }) },
-    Kind { name: "larger arena", make: |of, c| change(of, c, |l, _| { l.layout.arena.0 += 64; Some(()) }) },
-    Kind { name: "other bytes in use", make: |of, c| change(of, c, |l, c| { shift_bytes(&mut l.layout.used.0, c); Some(()) }) },
+    Kind {
+        name: "smaller arena",
+        make: |of, c| {
+            change(of, c, |l, _| {
+                l.layout.arena.0 -= 64;
+                Some(())
+            })
+        },
+    },
+    Kind {
+        name: "larger arena",
+        make: |of, c| {
+            change(of, c, |l, _| {
+                l.layout.arena.0 += 64;
+                Some(())
+            })
+        },
+    },
+    Kind {
+        name: "other bytes in use",
+        make: |of, c| {
+            change(of, c, |l, c| {
+                shift_bytes(&mut l.layout.used.0, c);
+                Some(())
+            })
+        },
+    },
     Kind { name: "short table", make: |of, c| change(of, c, short_table) },
     Kind { name: "early free", make: |of, c| change(of, c, |l, c| moved_free(l, c, false)) },
     Kind { name: "late free", make: |of, c| change(of, c, |l, c| moved_free(l, c, true)) },
@@ -79,7 +125,11 @@ fn change<T: std::fmt::Debug>(
 }
 
 /// A change of the place of a source or of something that a run makes, if it has any bytes.
-fn value(of: &Specimen, choices: &mut Choices, edit: fn(&mut Laid, ValueId, &mut Choices)) -> Option<Mutant<Laid>> {
+fn value(
+    of: &Specimen,
+    choices: &mut Choices,
+    edit: fn(&mut Laid, ValueId, &mut Choices),
+) -> Option<Mutant<Laid>> {
     let mut laid = right(of);
     let graph = &laid.schedule.graph;
     let made = laid.schedule.runs().flat_map(|node| graph.nodes[node].outputs.clone());
@@ -93,7 +143,11 @@ fn value(of: &Specimen, choices: &mut Choices, edit: fn(&mut Laid, ValueId, &mut
     mutant(value, laid)
 }
 
-fn workspace(of: &Specimen, choices: &mut Choices, edit: fn(&mut Laid, NodeId, &mut Choices)) -> Option<Mutant<Laid>> {
+fn workspace(
+    of: &Specimen,
+    choices: &mut Choices,
+    edit: fn(&mut Laid, NodeId, &mut Choices),
+) -> Option<Mutant<Laid>> {
     let mut laid = right(of);
     let nodes: Vec<NodeId> = laid.schedule.runs().collect();
     let node = nodes[position(&nodes, choices, |_, &n| laid.layout.workspace[n].is_some())?];
@@ -125,7 +179,8 @@ fn a_run(l: &Laid, choices: &mut Choices, suits: impl Fn(NodeId) -> bool) -> Opt
 }
 
 fn swapped(l: &mut Laid, choices: &mut Choices) -> Option<(ValueId, ValueId)> {
-    let placed: Vec<ValueId> = l.schedule.graph.values.ids().filter(|&v| l.layout.offset[v].is_some()).collect();
+    let placed: Vec<ValueId> =
+        l.schedule.graph.values.ids().filter(|&v| l.layout.offset[v].is_some()).collect();
     let (a, b) = (placed[choices.below(placed.len())], placed[choices.below(placed.len())]);
     let moved = l.layout.offset[a];
     l.layout.offset[a] = l.layout.offset[b];
@@ -217,7 +272,8 @@ fn moved_free(l: &mut Laid, choices: &mut Choices, is_late: bool) -> Option<Step
     let at = a_free(l, choices)?;
     let steps = &l.schedule.steps;
     let Step::Free(value) = steps[at] else { return None };
-    let reads = |step: &Step| matches!(step, Step::Run(n) if l.schedule.graph.nodes[*n].inputs.contains(&value));
+    let reads =
+        |step: &Step| matches!(step, Step::Run(n) if l.schedule.graph.nodes[*n].inputs.contains(&value));
     let to = match is_late {
         true => at + choices.below(steps.len() - at),
         false => steps[..at].iter().rposition(reads)?,

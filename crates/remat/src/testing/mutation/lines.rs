@@ -58,9 +58,11 @@ fn follow(laid: &Laid) -> Option<()> {
         }
     }
     let offset = |v: ValueId| laid.layout.offset[v];
-    let has_stayed = now.iter().all(|(&from, &to)| memory.lies_in.contains_key(&to) && offset(from) == offset(to));
+    let has_stayed =
+        now.iter().all(|(&from, &to)| memory.lies_in.contains_key(&to) && offset(from) == offset(to));
     let is_placed = laid.placed.iter().all(|&(value, at)| offset(value) == Some(at));
-    let is_exact = (memory.highest, memory.most) == (laid.layout.arena.0 / ALIGNMENT, laid.layout.used.0 / ALIGNMENT);
+    let is_exact =
+        (memory.highest, memory.most) == (laid.layout.arena.0 / ALIGNMENT, laid.layout.used.0 / ALIGNMENT);
     (has_stayed && is_placed && is_exact).then_some(())
 }
 
@@ -151,7 +153,8 @@ impl Memory<'_> {
         for &(i, o) in &layout.shared[id] {
             let (&input, &output) = (node.inputs.get(i)?, node.outputs.get(o)?);
             let root = self.lies_in[&input];
-            let fits = layout.offset[root] == layout.offset[output] && self.n_lines(root) == self.n_lines(output);
+            let fits =
+                layout.offset[root] == layout.offset[output] && self.n_lines(root) == self.n_lines(output);
             // Taken twice, the lines no longer belong to the input.
             self.take(layout.offset[root], self.n_lines(root), Owner::Value(root), Owner::Value(output))?;
             if !fits || placed.contains(&o) || self.lies_in.insert(output, output).is_some() {

@@ -152,7 +152,8 @@ impl fmt::Display for Table {
         for row in &self.rows {
             line(row.artefact, row.kind, counts(row))?;
         }
-        let sum = self.rows.iter().map(counts).fold([0; 4], |sum, row| std::array::from_fn(|i| sum[i] + row[i]));
+        let sum =
+            self.rows.iter().map(counts).fold([0; 4], |sum, row| std::array::from_fn(|i| sum[i] + row[i]));
         line("all", "", sum)
     }
 }
@@ -161,4 +162,9 @@ impl fmt::Display for Table {
 fn position<T>(list: &[T], choices: &mut Choices, suits: impl Fn(usize, &T) -> bool) -> Option<usize> {
     let suiting: Vec<usize> = (0..list.len()).filter(|&at| suits(at, &list[at])).collect();
     (!suiting.is_empty()).then(|| suiting[choices.below(suiting.len())])
+}
+
+/// How many neighbours a list of this length has, if any.
+fn pairs(length: usize) -> Option<usize> {
+    length.checked_sub(1).filter(|&n| n > 0)
 }

@@ -1,15 +1,21 @@
 //! Plans with one thing wrong.
 
-use super::{Artefact, Kind, Mutant, Specimen, mutant, position};
+use super::{Artefact, Kind, Mutant, Specimen, mutant, pairs, position};
 use crate::testing::Choices;
 use remat_plan::{Bytes, NodeId, Plan, Problem, Status, Step, ValueId, check};
 
 /// All kinds of wrong plans.
 pub const PLANS: &[Kind<Plan>] = &[
-    Kind { name: "dropped compute", make: |of, c| steps(of, c, |of, s, c| Some(s.remove(compute(of, s, c)?))) },
+    Kind {
+        name: "dropped compute",
+        make: |of, c| steps(of, c, |of, s, c| Some(s.remove(compute(of, s, c)?))),
+    },
     Kind { name: "repeated compute", make: |of, c| steps(of, c, repeat) },
     Kind { name: "another node", make: |of, c| steps(of, c, another_node) },
-    Kind { name: "moved compute", make: |of, c| steps(of, c, |of, s, c| move_step(s, compute(of, s, c)?, c)) },
+    Kind {
+        name: "moved compute",
+        make: |of, c| steps(of, c, |of, s, c| move_step(s, compute(of, s, c)?, c)),
+    },
     Kind { name: "swapped steps", make: |of, c| steps(of, c, swap) },
     Kind { name: "early update", make: |of, c| steps(of, c, early_update) },
     Kind { name: "second update", make: |of, c| steps(of, c, second_update) },
@@ -18,12 +24,27 @@ pub const PLANS: &[Kind<Plan>] = &[
     Kind { name: "moved free", make: |of, c| steps(of, c, |_, s, c| move_step(s, free(s, c)?, c)) },
     Kind { name: "early free", make: |of, c| steps(of, c, early_free) },
     Kind { name: "lost output", make: |of, c| steps(of, c, lost_output) },
-    Kind { name: "no such node", make: |of, c| steps(of, c, |of, s, c| insert(s, c, Step::Compute(past_nodes(of)))) },
-    Kind { name: "no such value", make: |of, c| steps(of, c, |of, s, c| insert(s, c, Step::Free(past_values(of)))) },
+    Kind {
+        name: "no such node",
+        make: |of, c| steps(of, c, |of, s, c| insert(s, c, Step::Compute(past_nodes(of)))),
+    },
+    Kind {
+        name: "no such value",
+        make: |of, c| steps(of, c, |of, s, c| insert(s, c, Step::Free(past_values(of)))),
+    },
     Kind { name: "claimed peak", make: |of, c| claim(of, |p| p.peak_bytes = other_bytes(p.peak_bytes, c)) },
-    Kind { name: "claimed cost", make: |of, c| claim(of, |p| p.cost *= c.one_of(&[0.99, 1.01, 0.0, f64::NAN])) },
-    Kind { name: "claimed bound", make: |of, c| claim(of, |p| p.lower_bound = Some(c.one_of(&[2.0 * p.cost + 1.0, f64::NAN]))) },
-    Kind { name: "claimed optimum", make: |of, _| claim(of, |p| (p.status, p.lower_bound) = (Status::Optimal, None)) },
+    Kind {
+        name: "claimed cost",
+        make: |of, c| claim(of, |p| p.cost *= c.one_of(&[0.99, 1.01, 0.0, f64::NAN])),
+    },
+    Kind {
+        name: "claimed bound",
+        make: |of, c| claim(of, |p| p.lower_bound = Some(c.one_of(&[2.0 * p.cost + 1.0, f64::NAN]))),
+    },
+    Kind {
+        name: "claimed optimum",
+        make: |of, _| claim(of, |p| (p.status, p.lower_bound) = (Status::Optimal, None)),
+    },
     Kind { name: "claimed impossible", make: |of, _| claim(of, |p| p.status = Status::Infeasible) },
     Kind { name: "smaller budget", make: |of, _| claim(of, |p| p.budget_bytes = Bytes(p.peak_bytes.0 - 1)) },
     Kind { name: "another problem", make: |of, _| claim(of, |p| p.problem.push('\'')) },
@@ -49,7 +70,11 @@ impl Artefact for Plan {
 
 type Change<T> = fn(&Specimen, &mut Vec<Step>, &mut Choices) -> Option<T>;
 
-fn steps<T: std::fmt::Debug>(of: &Specimen, choices: &mut Choices, change: Change<T>) -> Option<Mutant<Plan>> {
+fn steps<T: std::fmt::Debug>(
+    of: &Specimen,
+    choices: &mut Choices,
+    change: Change<T>,
+) -> Option<Mutant<Plan>> {
     let right = of.program.plan();
     let mut plan = right.clone();
     let changed = change(of, &mut plan.steps, choices)?;
@@ -111,7 +136,7 @@ fn another_node(of: &Specimen, steps: &mut Vec<Step>, choices: &mut Choices) -> 
 }
 
 fn swap(_of: &Specimen, steps: &mut Vec<Step>, choices: &mut Choices) -> Option<usize> {
-    let at = choices.below(steps.len().checked_sub(1)?);
+    let at = choices.below(pairs(steps.len())?);
     steps.swap(at, at + 1);
     Some(at)
 }
@@ -126,7 +151,8 @@ fn early_update(of: &Specimen, steps: &mut Vec<Step>, choices: &mut Choices) -> 
     let at = update(of, steps, choices)?;
     let Step::Compute(node) = steps[at] else { return None };
     let state = problem(of).node(node).consumes[0];
-    let reads = |step: &Step| matches!(step, Step::Compute(n) if problem(of).node(*n).inputs.contains(&state));
+    let reads =
+        |step: &Step| matches!(step, Step::Compute(n) if problem(of).node(*n).inputs.contains(&state));
     let reader = position(&steps[..at], choices, |_, step| reads(step))?;
     let step = steps.remove(at);
     steps.insert(reader, step);
@@ -148,7 +174,8 @@ fn double_free(_of: &Specimen, steps: &mut Vec<Step>, choices: &mut Choices) -> 
 fn early_free(of: &Specimen, steps: &mut Vec<Step>, choices: &mut Choices) -> Option<Step> {
     let at = free(steps, choices)?;
     let Step::Free(value) = steps[at] else { return None };
-    let reads = |step: &Step| matches!(step, Step::Compute(n) if problem(of).node(*n).inputs.contains(&value));
+    let reads =
+        |step: &Step| matches!(step, Step::Compute(n) if problem(of).node(*n).inputs.contains(&value));
     let reader = steps[..at].iter().rposition(reads)?;
     let step = steps.remove(at);
     steps.insert(reader, step);

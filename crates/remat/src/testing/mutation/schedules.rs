@@ -1,7 +1,7 @@
 //! Schedules with one thing wrong.
 
 use super::attributes::{other_attributes, other_stream};
-use super::{Artefact, Kind, Mutant, Specimen, mutant, position, replay};
+use super::{Artefact, Kind, Mutant, Specimen, mutant, pairs, position, replay};
 use crate::graph::{Init, Kind as ValueKind, Node};
 use crate::ids::{Id, NodeId, ValueId};
 use crate::op::Effect;
@@ -27,19 +27,34 @@ pub const SCHEDULES: &[Kind<Schedule>] = &[
     Kind { name: "swapped inputs", make: |of, c| change(of, c, swapped_inputs) },
     Kind { name: "dropped input", make: |of, c| node(of, c, |s, n, _| s.graph.nodes[n].inputs.pop()) },
     Kind { name: "input beyond all", make: |of, c| change(of, c, input_beyond_all) },
-    Kind { name: "lost output of a node", make: |of, c| node(of, c, |s, n, _| s.graph.nodes[n].outputs.pop()) },
+    Kind {
+        name: "lost output of a node",
+        make: |of, c| node(of, c, |s, n, _| s.graph.nodes[n].outputs.pop()),
+    },
     Kind { name: "another producer", make: |of, c| change(of, c, another_producer) },
     Kind { name: "another type", make: |of, c| change(of, c, another_type) },
     Kind { name: "another kind of value", make: |of, c| change(of, c, another_kind) },
     Kind { name: "another origin", make: |of, c| change(of, c, another_origin) },
     Kind { name: "no origin", make: |of, c| change(of, c, no_origin) },
-    Kind { name: "another stream", make: |of, c| change(of, c, |s, c| another_op(s, c, |op| other_stream(op).into_iter().collect())) },
-    Kind { name: "another attribute", make: |of, c| change(of, c, |s, c| another_op(s, c, other_attributes)) },
+    Kind {
+        name: "another stream",
+        make: |of, c| change(of, c, |s, c| another_op(s, c, |op| other_stream(op).into_iter().collect())),
+    },
+    Kind {
+        name: "another attribute",
+        make: |of, c| change(of, c, |s, c| another_op(s, c, other_attributes)),
+    },
     Kind { name: "dropped result", make: |of, c| change(of, c, |s, _| s.graph.outputs.pop()) },
     Kind { name: "another result", make: |of, c| change(of, c, another_result) },
     Kind { name: "another source", make: |of, c| change(of, c, another_source) },
-    Kind { name: "no such node", make: |of, c| change(of, c, |s, c| insert(s, Step::Run(NodeId::new(s.graph.nodes.len())), c)) },
-    Kind { name: "no such value", make: |of, c| change(of, c, |s, c| insert(s, Step::Free(ValueId::new(s.graph.values.len())), c)) },
+    Kind {
+        name: "no such node",
+        make: |of, c| change(of, c, |s, c| insert(s, Step::Run(NodeId::new(s.graph.nodes.len())), c)),
+    },
+    Kind {
+        name: "no such value",
+        make: |of, c| change(of, c, |s, c| insert(s, Step::Free(ValueId::new(s.graph.values.len())), c)),
+    },
 ];
 
 impl Artefact for Schedule {
@@ -59,7 +74,11 @@ impl Artefact for Schedule {
 
 type Change<T> = fn(&mut Schedule, &mut Choices) -> Option<T>;
 
-fn change<T: std::fmt::Debug>(of: &Specimen, choices: &mut Choices, edit: Change<T>) -> Option<Mutant<Schedule>> {
+fn change<T: std::fmt::Debug>(
+    of: &Specimen,
+    choices: &mut Choices,
+    edit: Change<T>,
+) -> Option<Mutant<Schedule>> {
     let mut schedule = of.program.schedule().clone();
     let changed = edit(&mut schedule, choices)?;
     if schedule == *of.program.schedule() {
@@ -109,7 +128,7 @@ fn move_step(s: &mut Schedule, at: usize, choices: &mut Choices) -> Option<Step>
 }
 
 fn swap(s: &mut Schedule, choices: &mut Choices) -> Option<usize> {
-    let at = choices.below(s.steps.len().checked_sub(1)?);
+    let at = choices.below(pairs(s.steps.len())?);
     s.steps.swap(at, at + 1);
     Some(at)
 }

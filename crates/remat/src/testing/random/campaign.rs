@@ -1,12 +1,13 @@
 //! One random step through the whole pipeline, in every way, against the oracle; and what a failure tells.
 
-use super::{Choices, RandomStep, WAYS, random_step, shrink};
+use super::{Choices, RandomStep, WAYS, evaluation, random_step, shrink};
 use crate::graph::Graph;
 use crate::op::fused::Fused;
 use crate::pipeline::{Costs, prepare};
 use crate::profile::Machine;
 use crate::step::training_step;
 use crate::testing::Oracle;
+use crate::testing::mutation::Specimen;
 use std::collections::{BTreeSet, HashSet};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -27,6 +28,8 @@ pub struct Seen {
     pub n_programs: usize,
     /// Of these, programs that compute something again.
     pub n_recomputing: usize,
+    /// Evaluations in the memory of a program.
+    pub n_evaluations: usize,
     /// Steps whose loss is not finite.
     pub n_endless: usize,
     /// Names of all ops, fused or not.
@@ -41,6 +44,7 @@ impl Seen {
         self.n_steps += other.n_steps;
         self.n_programs += other.n_programs;
         self.n_recomputing += other.n_recomputing;
+        self.n_evaluations += other.n_evaluations;
         self.n_endless += other.n_endless;
         self.ops.extend(other.ops);
         self.ways.extend(other.ways);
@@ -72,6 +76,7 @@ pub fn check_step(of: &RandomStep, choices: &mut Choices) -> Result<Seen, String
     let oracle = Oracle::of(&apart, N_STEPS, 1).map_err(says)?;
     seen.n_endless = usize::from(!oracle.is_finite());
     let mut done = HashSet::new();
+    let mut evaluated = Vec::new();
     for way in WAYS {
         let programs = (way.make)(&prepared, choices).map_err(says)?;
         for (name, program) in programs {
@@ -84,8 +89,13 @@ pub fn check_step(of: &RandomStep, choices: &mut Choices) -> Result<Seen, String
             seen.n_recomputing += usize::from(program.schedule().n_recomputes() > 0);
             let n_threads = 1 + choices.below(2);
             oracle.check(&program, n_threads).map_err(|fault| format!("{name}: {fault}"))?;
+            // The largest arena, and some others.
+            if evaluated.is_empty() || choices.once_in(3) {
+                evaluated.push((name, program));
+            }
         }
     }
+    seen.n_evaluations = evaluation::check(&of.forward, &evaluated)?;
     Ok(seen)
 }
 
@@ -125,6 +135,25 @@ pub fn check_seed(seed: u64) -> Result<Seen, Box<Failure>> {
     );
     let message_of_shrunk = message_of_shrunk.unwrap_or_else(|| "nothing".to_owned());
     Err(Box::new(Failure { seed, message, message_of_shrunk, shrunk }))
+}
+
+/// The step of a seed with one program of it that recomputes something, for mutations; `None` if it has none.
+pub fn specimen(seed: u64) -> crate::Result<Option<Specimen>> {
+    let step = random_step(&mut Choices::of_seed(seed))?;
+    let before = training_step(&step.forward, &step.optimizer)?;
+    let costs = Costs::Analytic(Machine::nominal(2));
+    let prepared = prepare(&step.forward, &step.optimizer, costs, |_, _| {})?;
+    let mut choices = Choices::of_seed(seed ^ PLANS);
+    // Plans of any order have more that can be broken than those of planners.
+    for way in WAYS.iter().rev() {
+        let programs = (way.make)(&prepared, &mut choices)?;
+        let found = programs.into_iter().find(|(_, program)| program.schedule().n_recomputes() > 0);
+        if let Some((way, program)) = found {
+            let name = format!("seed {seed}, {way}");
+            return Ok(Some(Specimen { name, before, prepared, program }));
+        }
+    }
+    Ok(None)
 }
 
 /// A panic anywhere in the pipeline is a failure, too.

@@ -37,7 +37,8 @@ impl Choices {
             (Some(&given), _) => given,
             (None, None) => 0,
             (None, Some(state)) => {
-                *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                *state =
+                    state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
                 (*state >> 32) as u32
             }
         };

@@ -70,8 +70,7 @@ impl<'a> Growth<'a> {
     /// Trained weights of this shape: new ones, or now and then those of another layer.
     pub fn parameter(&mut self, name: &str, shape: &[usize], init: Init) -> Result<ValueId> {
         let ty = Type::f32(shape)?;
-        let known: Vec<ValueId> =
-            self.parameters.iter().copied().filter(|&p| *self.b.ty(p) == ty).collect();
+        let known: Vec<ValueId> = self.parameters.iter().copied().filter(|&p| *self.b.ty(p) == ty).collect();
         if !known.is_empty() && self.choices.once_in(4) {
             return Ok(known[self.choices.below(known.len())]);
         }

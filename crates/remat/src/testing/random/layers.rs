@@ -43,7 +43,10 @@ pub const LAYERS: &[Layer] = &[
     Layer { name: "relu", grow: |g| unary(g, |_| Relu {}.into()) },
     Layer { name: "gelu", grow: |g| unary(g, |g| Gelu { tanh: g.choices.below(2) == 1 }.into()) },
     Layer { name: "silu", grow: |g| unary(g, |_| Silu {}.into()) },
-    Layer { name: "scale", grow: |g| unary(g, |g| Scale { factor: g.choices.one_of(&[0.5, -0.75, 1.0]) }.into()) },
+    Layer {
+        name: "scale",
+        grow: |g| unary(g, |g| Scale { factor: g.choices.one_of(&[0.5, -0.75, 1.0]) }.into()),
+    },
     Layer { name: "softmax", grow: |g| unary(g, |_| Softmax {}.into()) },
     Layer { name: "dropout", grow: |g| unary(g, dropout) },
     Layer { name: "relu_dropout", grow: relu_dropout },

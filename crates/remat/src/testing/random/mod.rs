@@ -16,13 +16,14 @@
 
 mod campaign;
 mod choices;
+mod evaluation;
 mod grow;
 mod images;
 mod layers;
 mod losses;
 mod plans;
 
-pub use campaign::{Failure, Seen, check_seed, check_step};
+pub use campaign::{Failure, Seen, check_seed, check_step, specimen};
 pub use choices::{Choices, shrink};
 pub use grow::Growth;
 pub use layers::{LAYERS, Layer};

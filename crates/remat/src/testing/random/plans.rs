@@ -5,8 +5,9 @@ use crate::error::{Error, Result};
 use crate::pipeline::{Fit, Prepared, Program, checkpoint, compile, program};
 use remat_plan::{Bytes, NodeId, PLANNERS, Plan, Problem, Request, Status, Step, ValueId, simulate};
 
-/// Work of each planner: these graphs are tiny.
+/// Work of each planner: these graphs are small, though too large for a search through all plans.
 const EFFORT: f64 = 0.002;
+const EFFORT_OF_EXHAUSTIVE: f64 = 1e-5;
 
 /// A way to make programs.
 #[derive(Clone, Copy, Debug)]
@@ -19,7 +20,10 @@ pub struct Way {
 
 /// All ways. New kinds of plans join with a row.
 pub const WAYS: &[Way] = &[
-    Way { name: "keep all", make: |prepared, _| Ok(vec![("keep all".to_owned(), prepared.keep_all.clone())]) },
+    Way {
+        name: "keep all",
+        make: |prepared, _| Ok(vec![("keep all".to_owned(), prepared.keep_all.clone())]),
+    },
     Way { name: "planners", make: planners },
     Way { name: "by hand", make: by_hand },
     Way { name: "any order", make: any_order },
@@ -35,7 +39,8 @@ fn planners(prepared: &Prepared, choices: &mut Choices) -> Result<Vec<(String, P
             16 => floor.saturating_sub(1),
             share => floor + (keep_all - floor) * share / 15,
         };
-        let request = Request { effort: Some(EFFORT), ..Request::new(Bytes(budget)) };
+        let effort = if planner.name == "exhaustive" { EFFORT_OF_EXHAUSTIVE } else { EFFORT };
+        let request = Request { effort: Some(effort), ..Request::new(Bytes(budget)) };
         let name = format!("{} within {budget} bytes", planner.name);
         let wrong = |fault: String| Error::Bug { stage: "planner", faults: vec![format!("{name}: {fault}")] };
         match compile(prepared, planner.name, &request)? {
@@ -136,7 +141,8 @@ impl<'a> Wander<'a> {
         let problem = self.problem;
         let has_run = |n: NodeId| self.has_run[n.index()];
         let is_made = |v: &ValueId| problem.producer(*v).is_none_or(has_run);
-        let is_last = |v: &ValueId| problem.readers(*v).iter().all(|&reader| reader == node || has_run(reader));
+        let is_last =
+            |v: &ValueId| problem.readers(*v).iter().all(|&reader| reader == node || has_run(reader));
         let node_of = problem.node(node);
         !has_run(node) && node_of.inputs.iter().all(is_made) && node_of.consumes.iter().all(is_last)
     }
