@@ -42,6 +42,27 @@ fn a_run_in_two_parts_has_the_log_and_the_weights_of_one() {
 }
 
 #[test]
+fn recomputed_values_can_be_verified() {
+    let folder = Folder::new();
+    corpus(&folder);
+    let tight = format!("{TINY} --steps 2 --budget 80%");
+    folder.run(&format!("{tight} --log plain.csv"), &[]).exits(0);
+    let json = folder
+        .run(&format!("{tight} --log verified.csv --verify --json"), &[])
+        .exits(0)
+        .json("remat.train/1");
+    assert!(json["n_recomputes"].as_u64() > Some(0), "{json}");
+    // Two micro-batches in each of two steps; a node may have several outputs.
+    let n_recomputes = json["n_recomputes"].as_u64().expect("a number");
+    assert!(json["n_verified"].as_u64() >= Some(4 * n_recomputes), "{json}");
+    assert!(json["unrepeatable"].is_null());
+    assert_eq!(results(&folder, "plain.csv"), results(&folder, "verified.csv"));
+    folder.run(&format!("{tight} --verify"), &[]).exits(0).prints(&["verified", "recomputed values"]);
+    let compared = "compare gpt --batch 2 --seq 16 --dim 16 --heads 2 --layers 2 --budget 80% --effort 0.001 --threads 1 --verify";
+    folder.run(compared, &[]).exits(0).prints(&["bits equal: yes", "verified: "]);
+}
+
+#[test]
 fn text_and_images_train_and_evaluate() {
     let folder = Folder::new();
     corpus(&folder);

@@ -142,6 +142,14 @@ pub enum Error {
         /// The smallest peak that was found.
         lowest_peak: remat_plan::Bytes,
     },
+    /// A value was not the same when it was computed again.
+    #[error(
+        "{difference}: the op is not deterministic, or the machine's memory fails; the state after this step cannot be trusted"
+    )]
+    Unrepeatable {
+        /// Which, and in which step.
+        difference: String,
+    },
     /// A checker found our own output wrong.
     #[error("internal error in {stage}; please report it with the command you ran:\n  {}", faults.join("\n  "))]
     Bug {

@@ -47,7 +47,8 @@
 //! [`step`] makes it a whole training step; [`fuse`] joins what can pass over memory once; [`profile`] learns what its nodes
 //! cost, and [`problem`] is what the planner ([`plan`]) sees of it; [`rewrite`] carries a plan out; [`layout`] gives every
 //! buffer a place; [`pipeline`] puts these stages together; [`exec`] runs the result; [`train`] makes a run of many steps;
-//! [`report`] says what happened; [`training`] and [`inference`] are the front door. [`testing`] checks ops from anywhere.
+//! [`report`] says what happened; [`training`] and [`inference`] are the front door. [`testing`] checks ops from anywhere and attacks
+//! the whole with random steps.
 
 pub mod error;
 pub mod exec;

@@ -1,10 +1,6 @@
 //! Training as a whole: micro-batches, clipping, evaluation in the training arena, and runs that resume where another
 //! stopped. All of it under budgets too, and all of it to the bit.
 
-#[allow(dead_code)] // Other test programs use more of it.
-mod common;
-
-use common::MACHINE;
 use remat::exec::{Engine, Reference};
 use remat::graph::{Builder, Graph, Kind};
 use remat::model::{self, Options};
@@ -12,6 +8,7 @@ use remat::nn::Model;
 use remat::op::{MicroBatch, Run};
 use remat::optimizer::{Optimizer, Rule};
 use remat::pipeline::{Costs, Fit, Prepared, Program, compile, prepare};
+use remat::profile::Machine;
 use remat::step::evaluation_pass;
 use remat::train::{Batch, Batches, Part, StepResult};
 use remat::train::{Checkpoints, Decay, Evaluation, Identity, LearningRate, Schedule, Session, Synthetic};
@@ -40,7 +37,7 @@ fn resnet() -> Graph {
 }
 
 fn prepared(forward: &Graph, optimizer: &Optimizer) -> Prepared {
-    prepare(forward, optimizer, Costs::Analytic(MACHINE), |_, _| {}).expect("a valid step")
+    prepare(forward, optimizer, Costs::Analytic(Machine::nominal(2)), |_, _| {}).expect("a valid step")
 }
 
 /// A program under the lowest budget that the planner reaches.

@@ -13,7 +13,7 @@ use clap::Args;
 use remat::pipeline::{Fit, Prepared, Program, Refusal};
 use remat::profile::Sample;
 use remat::report::Timeline;
-use remat::train::{self, Side};
+use remat::train::{self, Side, Trial};
 use remat_plan::{Budget, Bytes};
 use serde::Serialize;
 use std::num::NonZeroUsize;
@@ -30,6 +30,9 @@ pub(crate) struct Flags {
     /// Steps of each program; the first warms up and is not timed.
     #[arg(long, value_name = "N", default_value = "4")]
     steps: NonZeroUsize,
+    /// Hash every value that is computed again and compare it with its first computation.
+    #[arg(long)]
+    verify: bool,
     #[command(flatten)]
     planner: PlannerFlags,
     #[command(flatten)]
@@ -71,6 +74,8 @@ struct Measured {
     /// The first thing that differs.
     difference: Option<String>,
     within_budget: bool,
+    /// Recomputed values that were held against their first computation, with --verify.
+    n_verified: Option<u64>,
     n_gradients: usize,
     /// Peak of the process while both programs were in memory.
     peak_resident_bytes: Option<Bytes>,
@@ -120,12 +125,15 @@ impl Flags {
             }
         };
         let arenas_bytes = keep_all_peak_bytes + program.peak();
-        memory::check_available(arenas_bytes)?;
+        // It runs before both, and its memory is given back.
+        let oracle = prepared.oracle()?;
+        memory::check_available(arenas_bytes.max(oracle.peak()))?;
         memory::reset_peak();
         let progress = Progress::new("training both", n_steps);
         let show = |done| progress.set(done, n_steps);
         let seed = self.planner.seed();
-        let compared = train::compare(&prepared, &program, seed, model.n_threads, n_steps, show)?;
+        let trial = Trial { seed, n_threads: model.n_threads, n_steps, verify: self.verify };
+        let compared = train::compare(&prepared, &program, oracle, trial, show)?;
         drop(progress);
         report.fits = true;
         report.charts = charts(&self.planner.planner, &prepared.keep_all, &program);
@@ -157,7 +165,7 @@ impl Measured {
         arenas_bytes: Bytes,
         peak_resident_bytes: Option<Bytes>,
     ) -> Measured {
-        let train::Comparison { keep_all, budgeted, difference } = compared;
+        let train::Comparison { keep_all, budgeted, difference, n_verified } = compared;
         let percent = |part: f64, whole: f64| if whole > 0.0 { 100.0 * part / whole } else { 0.0 };
         let slowdown = Slowdown::of(budgeted.time, keep_all.time);
         Measured {
@@ -167,6 +175,7 @@ impl Measured {
             bits_equal: difference.is_none(),
             difference,
             within_budget: budgeted.measured_peak <= budget,
+            n_verified,
             n_gradients: prepared.step.roles.gradients.len(),
             peak_resident_bytes,
             arenas_bytes,
@@ -239,6 +248,9 @@ impl Report for Compared {
             None => format!("bits equal: {} ({what}, {})\n", paint.good("yes"), plural(self.n_steps, "step")),
             Some(first) => format!("bits equal: {}; first difference: {first}\n", paint.bad("no")),
         };
+        if let Some(n_verified) = result.n_verified {
+            text += &format!("verified: {}\n", plural(n_verified as usize, "recomputed value"));
+        }
         if let Some(peak) = result.peak_resident_bytes {
             text += &format!("peak of the process: {peak}, of which both arenas {}\n", result.arenas_bytes);
         }

@@ -26,7 +26,7 @@ use std::path::Path;
 /// Trains a model on text, images or random data, one line per step.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Exit codes: 0 done, 1 does not fit or has diverged, 2 bad input or failure, 130 stopped by a signal \
+    after_help = "Exit codes: 0 done, 1 does not fit, has diverged or was found wrong by --verify, 2 bad input or failure, 130 stopped by a signal \
                   after finishing the step and writing a checkpoint where one was asked for."
 )]
 pub(crate) struct Flags {
@@ -40,6 +40,10 @@ pub(crate) struct Flags {
     /// Steps to train, counted from the beginning of the run, also when it is resumed.
     #[arg(long, value_name = "N", default_value_t = 10)]
     steps: u64,
+    /// Hash every value that is computed again and compare it with its first computation; the first difference ends the
+    /// run.
+    #[arg(long)]
+    verify: bool,
     #[command(flatten)]
     data: DataFlags,
     #[command(flatten)]
@@ -99,7 +103,7 @@ impl Flags {
         out.report(&report)?;
         Ok(match report.stopped {
             true => Answer::Stopped,
-            false => Answer::of(report.diverged.is_none()),
+            false => Answer::of(report.diverged.is_none() && report.unrepeatable.is_none()),
         })
     }
 
@@ -163,6 +167,9 @@ impl Flags {
         session.learning_rate = self.optimization.learning_rate(model.optimizer.learning_rate, self.steps);
         if let Some(path) = &self.record.weights {
             load_weights(&mut session, path)?;
+        }
+        if self.verify {
+            session.verify();
         }
         Ok(session)
     }
@@ -238,13 +245,14 @@ impl Flags {
 
     /// Sums the run up and saves the weights.
     fn finish(&self, session: &Session, report: &mut Training) -> Result<()> {
+        report.n_verified = session.n_verified();
         report.peak_resident_bytes = memory::peak_resident();
         report.measured_peak_bytes = report.steps.iter().map(|row| row.peak_bytes).max();
         // The first step touches memory that was never used before; it counts only when there is no other.
         let skip = usize::from(report.steps.len() > 1);
         let times: Vec<f64> = report.steps.iter().skip(skip).map(|row| row.seconds).collect();
         report.step_seconds = Some(Sample::of(times)).filter(|sample| sample.n_runs > 0);
-        if let Some(path) = self.record.save.as_ref().filter(|_| report.diverged.is_none()) {
+        if let Some(path) = self.record.save.as_ref().filter(|_| is_sound(report)) {
             let executor = session.executor();
             weights::save(executor.graph(), path, |source| executor.floats(source.value))?;
             report.saved = Some(path.clone());
@@ -278,6 +286,8 @@ impl Flags {
             resumed_from_step: None,
             stopped: false,
             diverged: None,
+            unrepeatable: None,
+            n_verified: None,
             skipped_images: Vec::new(),
             step_seconds: None,
             unit: batch_size(&model.forward)?.1,
@@ -287,6 +297,11 @@ impl Flags {
             refusal: None,
         })
     }
+}
+
+/// Whether the state at the end is worth keeping.
+fn is_sound(report: &Training) -> bool {
+    report.diverged.is_none() && report.unrepeatable.is_none()
 }
 
 /// Reads parameters and buffers straight into the arena.
@@ -301,4 +316,117 @@ fn load_weights(session: &mut Session, path: &Path) -> Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+    use remat::graph::{Builder, Init, NaiveIo, Type};
+    use remat::ids::ValueId;
+    use remat::op::add::Add;
+    use remat::op::gelu::Gelu;
+    use remat::op::mse::Mse;
+    use remat::op::scale::Scale;
+    use remat::op::{Cost, Example, GradArgs, Io, OpDef};
+    use remat::optimizer::Optimizer;
+    use remat::pipeline::{Costs, checkpoint, prepare};
+    use remat::profile::Machine;
+    use remat::train::Synthetic;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    #[derive(Parser)]
+    struct Typed {
+        #[command(flatten)]
+        flags: Flags,
+    }
+
+    /// `y = x`, except for one bit in its fourth run: the recompute of step 2.
+    #[derive(Clone, PartialEq, Debug, serde::Serialize)]
+    struct Forgetful {}
+
+    static RUNS: AtomicU64 = AtomicU64::new(0);
+
+    impl OpDef for Forgetful {
+        fn name() -> &'static str {
+            "forgetful"
+        }
+
+        fn infer(&self, x: &[&Type]) -> Result<Vec<Type>, String> {
+            Ok(vec![x[0].clone()])
+        }
+
+        fn grad(&self, b: &mut Builder, args: &GradArgs<'_>) -> remat::Result<Vec<Option<ValueId>>> {
+            Ok(vec![Some(b.add(Scale { factor: 1.0 }, &[args.dy0()])?)])
+        }
+
+        fn differentiable_outputs(&self) -> Option<&'static [usize]> {
+            Some(&[0])
+        }
+
+        fn cost(&self, x: &[&Type], y: &[&Type]) -> Cost {
+            Cost::element_wise(x, y, 1)
+        }
+
+        fn run(&self, io: &mut Io<'_>) {
+            let (x, y) = (io.f32(0), io.out(0));
+            y.copy_from_slice(x);
+            if RUNS.fetch_add(1, Ordering::Relaxed) == 3 {
+                y[0] = f32::from_bits(y[0].to_bits() ^ 1);
+            }
+        }
+
+        fn naive(&self, io: &NaiveIo<'_>) -> Vec<Vec<f64>> {
+            vec![io.x[0].to_vec()]
+        }
+
+        fn examples() -> Vec<Example> {
+            Vec::new()
+        }
+    }
+
+    fn forgetful_program() -> remat::Result<(Prepared, Program)> {
+        let mut b = Builder::new("forgetful");
+        let x = b.input("x", &[4, 4])?;
+        let weight = b.parameter("weight", Type::f32(&[4, 4])?, Init::Normal(1.0));
+        let y = b.scope("block", |b| {
+            let sum = b.add(Add {}, &[x, weight])?;
+            let same = b.add(Forgetful {}, &[sum])?;
+            b.add(Gelu { tanh: false }, &[same])
+        })?;
+        let loss = b.add(Mse {}, &[y, x])?;
+        b.output(loss);
+        let costs = Costs::Analytic(Machine::nominal(1));
+        let prepared = prepare(&b.finish(), &Optimizer::adam(1e-2), costs, |_, _| {})?;
+        let program = checkpoint(&prepared, &["block"])?;
+        Ok((prepared, program))
+    }
+
+    #[test]
+    fn a_value_that_is_not_repeated_ends_the_run_and_saves_nothing_of_the_step() {
+        let folder = tempfile::tempdir().unwrap();
+        let typed =
+            ["train", "mlp", "--verify", "--steps", "5", "--checkpoint-every", "1", "--on-nan", "continue"];
+        let run = folder.path().join("run").display().to_string();
+        let saved = folder.path().join("saved.st").display().to_string();
+        let paths = ["--checkpoint", &run, "--save", &saved];
+        let Typed { flags } = Typed::try_parse_from(typed.iter().chain(&paths)).unwrap();
+        let model = flags.step.build("mlp", CostKind::Analytic).unwrap();
+        let (data, _) = flags.data.open(&model.forward, &flags.step, 1).unwrap();
+        let (prepared, program) = forgetful_program().unwrap();
+        let mut report = flags.report(&model, &data, &prepared).unwrap();
+        let session = flags.session(&model, program, Box::new(Synthetic { seed: 1 })).unwrap();
+        flags.train(&model, &data, session, None, &mut report, &mut Output::stdout(true)).unwrap();
+        let why = report.unrepeatable.as_deref().unwrap();
+        assert!(why.starts_with("step 2: `forgetful` of module `block` gave other bits"), "{why}");
+        assert!(why.ends_with("the last checkpoint is that of step 1"), "{why}");
+        assert_eq!((report.steps.len(), report.saved.is_some(), is_sound(&report)), (2, false, false));
+        assert!(report.n_verified.is_some_and(|n| n >= 2), "{:?}", report.n_verified);
+        let left: Vec<String> = std::fs::read_dir(folder.path().join("run"))
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
+            .filter(|name| name.ends_with(".safetensors"))
+            .collect();
+        assert_eq!(left, ["step-00000001.safetensors"]);
+    }
 }

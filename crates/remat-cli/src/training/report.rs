@@ -1,6 +1,6 @@
 //! What a training run says: a line and a row per step, and the report at its end.
 
-use crate::format::{count, facts, number, seconds, timing};
+use crate::format::{count, facts, number, plural, seconds, timing};
 use crate::loss_log::Row;
 use crate::output::{Paint, Report};
 use remat::profile::Sample;
@@ -34,6 +34,10 @@ pub(crate) struct Training {
     pub(crate) stopped: bool,
     /// What ended the run when numbers were no longer finite.
     pub(crate) diverged: Option<String>,
+    /// What ended the run when a value was not the same when it was computed again.
+    pub(crate) unrepeatable: Option<String>,
+    /// Recomputed values that were held against their first computation, with --verify.
+    pub(crate) n_verified: Option<u64>,
     /// Images that cannot be read and were replaced by others, each with the reason.
     pub(crate) skipped_images: Vec<String>,
     pub(crate) step_seconds: Option<Sample>,
@@ -129,8 +133,11 @@ impl Report for Training {
         if !self.skipped_images.is_empty() {
             rows.push(("skipped images", count(self.skipped_images.len())));
         }
-        let diverged = self.diverged.as_ref();
-        let diverged = diverged.map_or_else(String::new, |why| format!("{}: {why}\n", paint.bad("diverged")));
-        facts(rows) + &diverged
+        if let Some(n_verified) = self.n_verified {
+            rows.push(("verified", plural(n_verified as usize, "recomputed value")));
+        }
+        let ends = [("diverged", &self.diverged), ("not repeatable", &self.unrepeatable)];
+        let ends = ends.iter().filter_map(|(what, why)| Some((what, why.as_ref()?)));
+        facts(rows) + &ends.map(|(what, why)| format!("{}: {why}\n", paint.bad(what))).collect::<String>()
     }
 }

@@ -9,7 +9,7 @@ use crate::loss_log::{LossWriter, Row};
 use crate::output::{Output, say};
 use crate::progress::Progress;
 use anyhow::{Context as _, Result, anyhow};
-use remat::train::{Batches, Checkpoints, Evaluation, Session};
+use remat::train::{Batches, Checkpoints, Difference, Evaluation, Session};
 use std::path::PathBuf;
 
 /// A compiled evaluation with its data.
@@ -36,6 +36,17 @@ pub(crate) struct Run<'a> {
     pub(crate) events: Option<Events>,
 }
 
+/// What to tell the user when a value that was computed again is another.
+fn unrepeatable(difference: &Difference, saved_step: u64) -> String {
+    let advice = "an op that is not deterministic, or memory that fails: run the step again, with another number of \
+                  --threads, or test the machine";
+    let saved = match saved_step {
+        0 => "nothing of this run is saved".to_owned(),
+        step => format!("the last checkpoint is that of step {step}"),
+    };
+    format!("{difference}: {advice}; the state after this step cannot be trusted and is not saved; {saved}")
+}
+
 impl Run<'_> {
     /// Trains until the last step, a signal, a divergence or a failure.
     pub(crate) fn train(&mut self, report: &mut Training, out: &mut Output) -> Result<()> {
@@ -45,7 +56,7 @@ impl Run<'_> {
         progress.set(self.session.steps_done() as usize, length);
         let (mut is_warned, mut n_skipped) = (false, 0);
         while self.session.steps_done() < self.n_steps {
-            let row = self.step()?;
+            let (row, difference) = self.step()?;
             let step = row.step;
             let is_due = |every: u64| step.is_multiple_of(every);
             if !out.is_json() && (is_due(self.record.print_every.get()) || step == self.n_steps) {
@@ -59,6 +70,10 @@ impl Run<'_> {
             }
             let mut diverged = Divergence::of(&row);
             report.steps.push(row);
+            if let Some(difference) = difference {
+                report.unrepeatable = Some(unrepeatable(&difference, self.saved_step));
+                break;
+            }
             report.stopped = signals.is_stop_asked() && step < self.n_steps;
             let is_last = step == self.n_steps || report.stopped;
             let is_checkpoint_due =
@@ -98,7 +113,7 @@ impl Run<'_> {
     }
 
     /// One step with its evaluation, in the logs.
-    fn step(&mut self) -> Result<Row> {
+    fn step(&mut self) -> Result<(Row, Option<Difference>)> {
         let result = match self.session.step(None) {
             Ok(result) => result,
             Err(error) => return Err(self.save_before_failing(error)),
@@ -112,7 +127,9 @@ impl Run<'_> {
             events.add(row.step, &scalars(&row))?;
         }
         match evaluated {
-            Ok(()) => Ok(row),
+            Ok(()) => Ok((row, result.difference)),
+            // The state of a step that is wrong is not saved.
+            Err(error) if result.difference.is_some() => Err(error.into()),
             Err(error) => Err(self.save_before_failing(error)),
         }
     }

@@ -2,7 +2,8 @@
 //!
 //! It walks the schedule and calls kernels. Frees cost nothing: the layout has already decided what comes next. It
 //! measures what it does: the highest address that any kernel was given is the measured peak, and with `poison` every
-//! freed buffer is filled with NaN so that a read after free cannot go unnoticed.
+//! byte that holds nothing (freed buffers, workspaces, what an earlier step left) is part of a NaN, so that a read of it
+//! cannot go unnoticed.
 
 use super::{Arena, Engine, Observer};
 use crate::error::Result;
@@ -15,6 +16,9 @@ use crate::rewrite::{Schedule, Step};
 use crate::threads::thread_pool;
 use remat_plan::Bytes;
 use std::time::{Duration, Instant};
+
+/// Four of these are a float that is not a number.
+const POISON: u8 = 0xFF;
 
 /// What one step did.
 #[derive(Clone, PartialEq, Debug)]
@@ -34,7 +38,7 @@ pub struct Executor {
     workspaces: Workspaces,
     arena: Arena,
     pool: rayon::ThreadPool,
-    /// Fill freed buffers with NaN.
+    /// Fill what holds nothing with NaN.
     pub poison: bool,
     /// Seconds of the last run of every node, when asked for.
     pub node_times: Option<IdVec<NodeId, Duration>>,
@@ -161,12 +165,15 @@ impl<'a> Walk<'a> {
         let widest = |n: usize, node: &Node| n.max(node.inputs.len() + node.outputs.len());
         let mut buffers = Vec::with_capacity(graph.nodes.iter().fold(0, widest));
         let mut n_runs = 0;
+        if self.poison {
+            self.poison_all_but_sources();
+        }
         for step in &self.schedule.steps {
             match *step {
                 Step::Free(v) => {
                     let offset = self.layout.offset[v].expect("a freed value has a place");
                     if self.poison && !handed_over.contains(&offset) {
-                        self.arena.slice_mut(offset, graph.values[v].ty.bytes()).fill(0xFF);
+                        self.arena.slice_mut(offset, graph.values[v].ty.bytes()).fill(POISON);
                     }
                 }
                 Step::Run(id) if graph.nodes[id].op.def().is_view() => {}
@@ -196,6 +203,24 @@ impl<'a> Walk<'a> {
         n_runs
     }
 
+    /// Nothing of an earlier step but the sources may be read.
+    fn poison_all_but_sources(&mut self) {
+        let graph = &self.schedule.graph;
+        let range = |value: ValueId| {
+            let offset = self.layout.offset[value].expect("a source has a place");
+            (offset, offset + graph.values[value].ty.bytes())
+        };
+        let mut kept: Vec<(u64, u64)> = graph.sources.iter().map(|source| range(source.value)).collect();
+        kept.sort_unstable();
+        let end = self.layout.arena.0;
+        let mut at = 0;
+        for (begin, next) in kept.into_iter().chain([(end, end)]) {
+            // An empty source may lie inside another.
+            self.arena.slice_mut(at, begin.saturating_sub(at)).fill(POISON);
+            at = next.max(at);
+        }
+    }
+
     fn run_node(
         &mut self,
         id: NodeId,
@@ -206,6 +231,9 @@ impl<'a> Walk<'a> {
         let layout = self.layout;
         let graph = &self.schedule.graph;
         let node = &graph.nodes[id];
+        if let (true, Some(offset)) = (self.poison, layout.workspace[id]) {
+            self.arena.slice_mut(offset, self.workspaces[id]).fill(POISON);
+        }
         let base = self.arena.base();
         let shared = &layout.shared[id];
         let mut peak = self.peak;

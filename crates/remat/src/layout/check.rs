@@ -59,6 +59,8 @@ struct Addresses {
     /// Where each occupant begins, and its bytes.
     held: HashMap<Occupant, (u64, u64)>,
     used: u64,
+    /// Where the highest range ended that was ever occupied.
+    highest: u64,
 }
 
 impl Addresses {
@@ -87,6 +89,7 @@ impl Addresses {
             return;
         }
         self.used += bytes;
+        self.highest = self.highest.max(end);
         self.held.insert(occupant, (start, bytes));
         if bytes > 0 {
             self.ranges.insert(start, (end, occupant));
@@ -299,6 +302,10 @@ impl Walk<'_> {
         let (claimed, measured) = (self.layout.used.0, self.most_used.unwrap_or(self.addresses.used));
         if self.faults.is_empty() && claimed != measured {
             self.faults.push(LayoutFault::WrongUse { claimed, measured });
+        }
+        let (arena, highest) = (self.layout.arena.0, self.addresses.highest);
+        if self.faults.is_empty() && arena != highest {
+            self.faults.push(LayoutFault::ArenaTooLarge { arena, highest });
         }
         self.faults
     }

@@ -51,6 +51,7 @@ pub enum LayoutFault {
     StateMoved { state: ValueId, from: u64, to: u64 },
     Displaced { value: ValueId, expected: u64, found: u64 },
     WrongUse { claimed: u64, measured: u64 },
+    ArenaTooLarge { arena: u64, highest: u64 },
 }
 
 tells!(LayoutFault);
@@ -146,6 +147,9 @@ impl Tell for LayoutFault {
             }
             Fault::WrongUse { claimed, measured } => {
                 write!(f, "the layout claims {claimed} bytes in use, but there are {measured}")
+            }
+            Fault::ArenaTooLarge { arena, highest } => {
+                write!(f, "the arena has {arena} bytes, but nothing lies above {highest}")
             }
         }
     }

@@ -43,11 +43,11 @@ pub(crate) enum Place<'a> {
 }
 
 impl Target<'_> {
-    /// The program that recomputes nothing.
-    pub(crate) fn keep_all(&self) -> Result<Program> {
+    /// The program that recomputes nothing, in an arena that need not be smaller than `enough`.
+    pub(crate) fn keep_all(&self, enough: Bytes) -> Result<Program> {
         let outcome = solve(&self.problem.problem, "save-all", &Request::new(Bytes(u64::MAX)))?;
         let bug = || Error::Bug { stage: "save-all", faults: vec!["no plan".into()] };
-        self.carry_out(outcome.plan().ok_or_else(bug)?, Bytes(0), Place::Anywhere)
+        self.carry_out(outcome.plan().ok_or_else(bug)?, enough, Place::Anywhere)
     }
 
     /// The floor if everything that depends on the batch took no memory: parameters, their gradients and the optimizer.

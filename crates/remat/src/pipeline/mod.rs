@@ -36,6 +36,8 @@ pub enum Costs {
 pub struct Prepared {
     /// Forward, backward and optimizer.
     pub step: TrainingStep,
+    /// The same before fusion, unless nothing was fused.
+    pub before_fusion: Option<TrainingStep>,
     /// Seconds per node.
     pub seconds: IdVec<NodeId, f64>,
     /// What the planners see.
@@ -144,7 +146,7 @@ pub fn prepare(
     if !faults.is_empty() {
         return Err(Error::bug("fusion", faults.iter().map(|fault| fault.with_names(&fused.graph))));
     }
-    prepare_step(fused, costs, progress)
+    Ok(Prepared { before_fusion: Some(step), ..prepare_step(fused, costs, progress)? })
 }
 
 fn verified(step: TrainingStep, stage: &'static str) -> Result<TrainingStep> {
@@ -167,8 +169,8 @@ pub fn prepare_step(
     };
     let problem = problem::problem(&step.graph, &seconds)?;
     let floor = memory_floor(&problem.problem);
-    let keep_all = Target { graph: &step.graph, roles: &step.roles, problem: &problem }.keep_all()?;
-    Ok(Prepared { step, seconds, problem, keep_all, floor })
+    let keep_all = Target { graph: &step.graph, roles: &step.roles, problem: &problem }.keep_all(Bytes(0))?;
+    Ok(Prepared { step, before_fusion: None, seconds, problem, keep_all, floor })
 }
 
 /// Plans for `request.budget`, carries the plan out and lays it out. What is returned fits, to the byte; where nothing
@@ -191,6 +193,15 @@ pub fn program(prepared: &Prepared, plan: &Plan, enough: Bytes) -> Result<Progra
 }
 
 impl Prepared {
+    /// The step before fusion with everything kept: what every other program of it must compute, to the bit.
+    pub fn oracle(&self) -> Result<Program> {
+        let TrainingStep { graph, roles } = self.before_fusion.as_ref().unwrap_or(&self.step);
+        // Nothing is chosen, so costs do not matter, and any packing will do.
+        let seconds = IdVec::filled(graph.nodes.len(), 1.0);
+        let problem = &problem::problem(graph, &seconds)?;
+        Target { graph, roles, problem }.keep_all(Bytes(u64::MAX))
+    }
+
     /// What can be planned for any budget.
     fn target(&self) -> Target<'_> {
         Target { graph: &self.step.graph, roles: &self.step.roles, problem: &self.problem }

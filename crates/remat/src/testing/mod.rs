@@ -1,6 +1,7 @@
-//! The checks that every op of this crate passes, for ops from anywhere.
+//! The checks that every op and every step pass, for ops from anywhere.
 //!
-//! An op is tested on its own [`examples`](OpDef::examples); nothing here knows a particular op.
+//! [`random`] makes whole training steps of all ops and holds every way to run them against the [`Oracle`]. An op is
+//! tested on its own [`examples`](OpDef::examples), by checks that know no particular op:
 //!
 //! * The type rule accepts the examples and answers every misuse with a message.
 //! * The kernel agrees with the slow `f64` twin, gives the same bits in any pool, and gives the same bits when an output
@@ -11,8 +12,14 @@
 
 mod gradient;
 mod kernel;
+pub mod mutation;
+mod oracle;
+pub mod random;
 mod recompute;
 mod type_rule;
+
+pub use oracle::Oracle;
+pub use random::Choices;
 
 use crate::graph::Type;
 use crate::op::{Example, Fill, MicroBatch, OpDef, Run};

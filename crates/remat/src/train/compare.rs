@@ -1,13 +1,15 @@
-//! Runs a model with and without a budget, side by side, and compares peak, time and bits.
+//! Runs a model with and without a budget, side by side, and compares peak, time and bits; the first step also with the step
+//! before fusion.
 
-use super::{Session, Synthetic, hash};
+use super::{Session, StepResult, Synthetic, hash};
 use crate::error::Result;
 use crate::exec::Engine;
+use crate::graph::{Source, Storage};
 use crate::ids::{NodeId, ValueId};
 use crate::pipeline::{Prepared, Program};
 use crate::profile::Sample;
 use remat_plan::Bytes;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 
 /// One of the two programs.
 #[derive(Clone, PartialEq, Debug)]
@@ -33,42 +35,121 @@ pub struct Comparison {
     pub budgeted: Side,
     /// The first thing that differs in a bit, or `None` when loss, gradients and state are identical.
     pub difference: Option<String>,
+    /// Recomputed values that were held against their first computation, where that was asked for.
+    pub n_verified: Option<u64>,
 }
 
-/// Runs `n_steps` steps of both programs alternately, the first of which warms up and compares every gradient.
+/// How two programs are compared.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Trial {
+    /// Seed of weights, data and dropout.
+    pub seed: u64,
+    /// Threads that kernels use.
+    pub n_threads: usize,
+    /// Steps of each program.
+    pub n_steps: usize,
+    /// Hold recomputed values against their first computation.
+    pub verify: bool,
+}
+
+/// Everything that the first step gave, as hashes.
+#[derive(Debug, Default)]
+struct FirstStep {
+    /// By place in the list of gradients.
+    gradients: BTreeMap<usize, u64>,
+    /// By name.
+    state: Vec<(String, u64)>,
+}
+
+/// Runs steps of both programs alternately. The first warms up, and all of it, every gradient included, is compared with
+/// the step before fusion as well: `oracle`, which runs before both and alone in memory.
 pub fn compare(
     prepared: &Prepared,
     program: &Program,
-    seed: u64,
-    n_threads: usize,
-    n_steps: usize,
+    oracle: Program,
+    trial: Trial,
     mut progress: impl FnMut(usize),
 ) -> Result<Comparison> {
-    let session =
-        |program: &Program| Session::new(program.clone(), Box::new(Synthetic { seed }), seed, n_threads);
-    let mut sides = [session(&prepared.keep_all)?, session(program)?];
-    let gradients: HashSet<ValueId> = prepared.step.roles.gradients.iter().map(|&(_, g)| g).collect();
-    let mut hashes: [BTreeMap<ValueId, u64>; 2] = Default::default();
-    let mut results: [Vec<super::StepResult>; 2] = Default::default();
+    let Trial { seed, n_threads, n_steps, verify } = trial;
+    let session = |program: Program| Session::new(program, Box::new(Synthetic { seed }), seed, n_threads);
+    let (expected, first) = first_step(&mut session(oracle)?)?;
+    let mut sides = [session(prepared.keep_all.clone())?, session(program.clone())?];
+    if verify {
+        sides[1].verify();
+    }
+    let mut results: [Vec<StepResult>; 2] = Default::default();
+    let mut first_difference = None;
     for step in 0..n_steps.max(1) {
-        for (side, session) in sides.iter_mut().enumerate() {
-            let mut observe = |node: NodeId, position: usize, bytes: &[u8]| {
-                let value = prepared.step.graph.nodes[node].outputs[position];
-                if gradients.contains(&value) {
-                    hashes[side].insert(value, hash::bytes(bytes));
-                }
+        for (session, results) in sides.iter_mut().zip(&mut results) {
+            let result = if step > 0 {
+                session.step(None)?
+            } else {
+                let (result, seen) = first_step(session)?;
+                let differs = || first.difference(&expected, &seen, &result, prepared);
+                first_difference = first_difference.or_else(differs);
+                result
             };
-            let result = if step == 0 { session.step(Some(&mut observe))? } else { session.step(None)? };
-            results[side].push(result);
+            results.push(result);
         }
         progress(step + 1);
     }
-    let difference = difference(prepared, &sides, &hashes, &results);
+    // What was computed again with other bits is the cause of everything else.
+    let cause = results[1].iter().find_map(|result| result.difference.as_ref().map(ToString::to_string));
+    let difference = cause.or(first_difference).or_else(|| difference(prepared, &sides, &results));
+    let n_verified = sides[1].n_verified();
     let [keep_all, budgeted] = std::array::from_fn(|i| summary(&sides[i], &results[i]));
-    Ok(Comparison { keep_all, budgeted, difference })
+    Ok(Comparison { keep_all, budgeted, difference, n_verified })
 }
 
-fn summary(session: &Session, results: &[super::StepResult]) -> Side {
+/// Runs the first step and looks at everything in it.
+fn first_step(session: &mut Session) -> Result<(StepResult, FirstStep)> {
+    let program = session.executor().program().clone();
+    let graph = &program.schedule().graph;
+    // A gradient may be a view, and that of several parameters.
+    let storage = Storage::compute(graph);
+    let mut places: HashMap<ValueId, Vec<usize>> = HashMap::new();
+    for (place, &(_, gradient)) in program.roles().gradients.iter().enumerate() {
+        places.entry(storage.root[gradient]).or_default().push(place);
+    }
+    let mut gradients = BTreeMap::new();
+    let mut observe = |node: NodeId, position: usize, bytes: &[u8]| {
+        for &place in places.get(&graph.nodes[node].outputs[position]).into_iter().flatten() {
+            gradients.insert(place, hash::bytes(bytes));
+        }
+    };
+    let result = session.step(Some(&mut observe))?;
+    let states = graph.sources.iter().filter(|s| graph.values[s.value].kind.is_state());
+    let hashed = |s: &Source| (s.name.clone(), hash::bytes(session.executor().bytes(s.value)));
+    let state = states.map(hashed).collect();
+    Ok((result, FirstStep { gradients, state }))
+}
+
+impl FirstStep {
+    /// What another program made of the first step differently.
+    fn difference(
+        &self,
+        expected: &StepResult,
+        other: &FirstStep,
+        result: &StepResult,
+        prepared: &Prepared,
+    ) -> Option<String> {
+        if result.loss.to_bits() != expected.loss.to_bits() {
+            let (loss, expected) = (result.loss, expected.loss);
+            return Some(format!("the loss of step 1 is {loss}, and {expected} before fusion"));
+        }
+        for (place, &(parameter, _)) in prepared.step.roles.gradients.iter().enumerate() {
+            let (found, expected) = (other.gradients.get(&place), self.gradients.get(&place));
+            if found.is_none() || found != expected {
+                let name = prepared.step.graph.value_name(parameter);
+                return Some(format!("the gradient of {name} in step 1 is another than before fusion"));
+            }
+        }
+        let state = self.state.iter().zip(&other.state).find(|(a, b)| a != b);
+        state.map(|((name, _), _)| format!("{name} after step 1 is another than before fusion"))
+    }
+}
+
+fn summary(session: &Session, results: &[StepResult]) -> Side {
     let warm = if results.len() > 1 { &results[1..] } else { results };
     Side {
         predicted_peak: session.executor().program().peak(),
@@ -79,21 +160,11 @@ fn summary(session: &Session, results: &[super::StepResult]) -> Side {
     }
 }
 
-fn difference(
-    prepared: &Prepared,
-    sides: &[Session; 2],
-    hashes: &[BTreeMap<ValueId, u64>; 2],
-    results: &[Vec<super::StepResult>; 2],
-) -> Option<String> {
+fn difference(prepared: &Prepared, sides: &[Session; 2], results: &[Vec<StepResult>; 2]) -> Option<String> {
     let graph = &prepared.step.graph;
     for (a, b) in results[0].iter().zip(&results[1]) {
         if a.loss.to_bits() != b.loss.to_bits() {
             return Some(format!("the loss of step {}: {} and {}", a.step, a.loss, b.loss));
-        }
-    }
-    for &(parameter, gradient) in &prepared.step.roles.gradients {
-        if !hashes[0].contains_key(&gradient) || hashes[0].get(&gradient) != hashes[1].get(&gradient) {
-            return Some(format!("the gradient of {}", graph.value_name(parameter)));
         }
     }
     let states = graph.sources.iter().filter(|s| graph.values[s.value].kind.is_state());

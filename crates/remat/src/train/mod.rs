@@ -12,10 +12,11 @@ mod identity;
 mod learning_rate;
 mod run_folder;
 mod session;
+mod verify;
 
 pub use accuracy::{Accuracy, OpAccuracy, accuracy};
 pub use checkpoint::{Checkpoints, Newest};
-pub use compare::{Comparison, Side, compare};
+pub use compare::{Comparison, Side, Trial, compare};
 pub use contest::{Performance, Rounds, contest};
 pub use data::{
     Batch, BatchInput, Batches, BytePairs, Dataset, ImageScale, ImageShape, Images, Objective, Part,
@@ -26,3 +27,4 @@ pub use identity::{Identity, Schedule};
 pub use learning_rate::{Decay, LearningRate};
 pub use run_folder::{About, RunFolder};
 pub use session::{Session, StepResult};
+pub use verify::Difference;

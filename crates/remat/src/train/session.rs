@@ -3,9 +3,11 @@
 //! The place is the number of steps done. Everything else a step depends on (batch, random numbers, learning rate) is a
 //! function of that number and the seed, so state and step are all that a checkpoint needs.
 
-use super::{Batch, Batches, LearningRate, Part, hash};
+use super::verify::Verifier;
+use super::{Batch, Batches, Difference, LearningRate, Part, hash};
 use crate::error::Result;
 use crate::exec::{Engine, Executor, Observer, StepStats};
+use crate::ids::NodeId;
 use crate::op::{MicroBatch, Run};
 use crate::pipeline::Program;
 use remat_plan::Bytes;
@@ -24,6 +26,9 @@ pub struct StepResult {
     pub gradient_norm: Option<f32>,
     /// Time and memory of all micro-batches.
     pub stats: StepStats,
+    /// The first value that was not the same when it was computed again, where that is verified. Then neither the loss nor
+    /// the state after the step can be trusted.
+    pub difference: Option<Difference>,
 }
 
 /// A running training.
@@ -35,6 +40,7 @@ pub struct Session {
     pub learning_rate: LearningRate,
     seed: u64,
     step: u64,
+    verifier: Option<Verifier>,
 }
 
 impl Session {
@@ -43,7 +49,18 @@ impl Session {
         let rate = program.roles().optimizer.map_or(0.0, |optimizer| optimizer.learning_rate);
         let mut executor = Executor::new(program, n_threads)?;
         executor.initialise(seed);
-        Ok(Session { executor, batches, learning_rate: LearningRate::constant(rate), seed, step: 0 })
+        let learning_rate = LearningRate::constant(rate);
+        Ok(Session { executor, batches, learning_rate, seed, step: 0, verifier: None })
+    }
+
+    /// From now on every value that is computed again is held against its first computation.
+    pub fn verify(&mut self) {
+        self.verifier = Some(Verifier::new(self.executor.program()));
+    }
+
+    /// How many values were held against their first computation, where that is done.
+    pub fn n_verified(&self) -> Option<u64> {
+        self.verifier.as_ref().map(|verifier| verifier.n_compared)
     }
 
     /// The memory and the program.
@@ -101,19 +118,33 @@ impl Session {
             let mut batch = Batch::new(run.batch(), Part::Training, self.seed, self.executor.batch_mut());
             self.batches.fill(&mut batch)?;
             batch.check()?;
-            let part = self.executor.step(&run, observer.as_deref_mut());
+            let part = match &mut self.verifier {
+                None => self.executor.step(&run, observer.as_deref_mut()),
+                Some(verifier) => {
+                    let mut watch = |node: NodeId, position: usize, bytes: &[u8]| {
+                        verifier.see(node, position, bytes);
+                        if let Some(observer) = observer.as_deref_mut() {
+                            observer(node, position, bytes);
+                        }
+                    };
+                    self.executor.step(&run, Some(&mut watch))
+                }
+            };
             stats.time += part.time;
             stats.peak = stats.peak.max(part.peak);
             stats.n_runs += part.n_runs;
             loss += f64::from(self.executor.floats(loss_value)[0]);
         }
         self.step = step;
+        let graph = self.executor.graph();
+        let difference = self.verifier.as_mut().and_then(|verifier| verifier.difference(graph, step));
         Ok(StepResult {
             step,
             loss: (loss / count as f64) as f32,
             learning_rate,
             gradient_norm: norm_value.map(|norm| self.executor.floats(norm)[0]),
             stats,
+            difference,
         })
     }
 }

@@ -49,6 +49,7 @@ pub struct Training {
     seed: u64,
     n_threads: usize,
     machine: Option<Machine>,
+    verify: bool,
 }
 
 impl Training {
@@ -66,6 +67,7 @@ impl Training {
             seed: 1,
             n_threads: std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get),
             machine: None,
+            verify: false,
         }
     }
 
@@ -118,6 +120,12 @@ impl Training {
     /// Speeds that costs are calculated from. By default the speeds of this machine, which are measured once and kept.
     pub fn machine(self, machine: Machine) -> Training {
         Training { machine: Some(machine), ..self }
+    }
+
+    /// Holds every value that is computed again against its first computation; the first difference ends the run with an
+    /// error. For ops of your own, and for machines that are in doubt.
+    pub fn verify(self) -> Training {
+        Training { verify: true, ..self }
     }
 
     /// Plans without reserving memory: whether it fits, at what peak and price.

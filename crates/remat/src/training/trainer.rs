@@ -36,13 +36,16 @@ const KEPT: usize = 2;
 
 impl Trainer {
     pub(super) fn new(training: Training, prepared: Prepared, program: Program) -> Result<Trainer> {
-        let Training { model, learning_rate, data, seed, n_threads, planner, effort, .. } = training;
+        let Training { model, learning_rate, data, seed, n_threads, planner, effort, verify, .. } = training;
         let prediction = model.roles().prediction;
         let forward = model.into_graph();
         let batches = data.batches(&forward, Part::Training, seed)?;
         let mut session = Session::new(program.clone(), batches, seed, n_threads)?;
         if let Some(rate) = learning_rate {
             session.learning_rate = rate;
+        }
+        if verify {
+            session.verify();
         }
         Ok(Trainer {
             prepared,
@@ -66,7 +69,11 @@ impl Trainer {
 
     /// Runs the next step.
     pub fn step(&mut self) -> Result<StepResult> {
-        self.session.step(None)
+        let result = self.session.step(None)?;
+        match result.difference {
+            None => Ok(result),
+            Some(difference) => Err(Error::Unrepeatable { difference: difference.to_string() }),
+        }
     }
 
     /// The next `n` steps, one after the other.

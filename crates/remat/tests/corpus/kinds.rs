@@ -39,7 +39,7 @@ kinds! { schedule_kind, SCHEDULE_KINDS, ScheduleFault:
 kinds! { layout_kind, LAYOUT_KINDS, LayoutFault:
     ShortTable NoSuchNode NoSuchValue Malformed NoPlace Unaligned Outside Overlap MadeAgain FreedWhenDead ReadsDead ViewApart
     NoSuchPair SharedApart MayNotOverwrite TakesOverDead KeepsOldState OverwrittenWhenLive NoWorkspace StateLost StateMoved
-    Displaced WrongUse
+    Displaced WrongUse ArenaTooLarge
 }
 
 /// What was seen.
