@@ -43,7 +43,7 @@ mod settings;
 mod testing;
 mod update;
 
-pub use base::{math, par, raw, rng};
+pub use base::{isa, math, par, raw, rng};
 pub use copy::{embedding, shape};
 pub use losses::{accuracy, linear_cross_entropy, loss};
 pub use matrix::{linear, matmul, sum_rows};
