@@ -1,9 +1,9 @@
 //! Attention forward: one task for every head and block of queries, walking over the blocks of keys.
 
 use super::{AttentionShape, Rows, RowsMut, TILE, row, score_index};
-use crate::base::{math, par};
 use crate::base::raw::Dst;
 use crate::base::scratch::with_scratch;
+use crate::base::{math, par};
 use crate::loops::rows::larger;
 use crate::product::gemm::{Mat, MatMut, Write, gemm_serial};
 use std::ops::Range;

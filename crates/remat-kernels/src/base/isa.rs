@@ -59,10 +59,9 @@ impl Isa {
         let names = |sets: &mut dyn Iterator<Item = Isa>| sets.map(Isa::name).collect::<Vec<_>>().join(", ");
         match Isa::ALL.into_iter().find(|isa| isa.name() == name) {
             Some(isa) if isa.is_available() => Ok(isa),
-            Some(_) => Err(format!(
-                "this processor does not have `{name}`; it has {}",
-                names(&mut Isa::available())
-            )),
+            Some(_) => {
+                Err(format!("this processor does not have `{name}`; it has {}", names(&mut Isa::available())))
+            }
             None => Err(format!("`{name}` is none of {}", names(&mut Isa::ALL.into_iter()))),
         }
     }

@@ -10,6 +10,8 @@
 //! the output is cut into tiles changes no bit. Products are fused into the sums on every processor. Twelve vector sums, two right vectors and a broadcast fill 15 of the 16 registers of AVX2, and 12
 //! multiply-adds hide the 8 loads that feed them. Processors with AVX-512 run the same code.
 
+use crate::base::math::fused_multiply_add;
+
 /// Rows of a tile.
 pub(crate) const ROWS: usize = 6;
 /// Columns of a tile.
@@ -94,7 +96,7 @@ unsafe fn portable(n_runs: usize, run: impl Fn(usize) -> Run, steps: Steps, targ
                 // SAFETY: as above.
                 let left = unsafe { left.add(k * steps.left).read() };
                 for (sum, right) in sums.iter_mut().zip(right) {
-                    *sum = left.mul_add(right, *sum);
+                    *sum = fused_multiply_add(left, right, *sum);
                 }
             }
         }

@@ -5,8 +5,8 @@ use remat_kernels::attention::{
     attention_grad_workspace,
 };
 use remat_kernels::conv::{
-    ConvShape, conv, conv_grad_input, conv_grad_input_workspace, conv_grad_weight, conv_grad_weight_workspace,
-    conv_transpose, conv_workspace,
+    ConvShape, conv, conv_grad_input, conv_grad_input_workspace, conv_grad_weight,
+    conv_grad_weight_workspace, conv_transpose, conv_workspace,
 };
 use remat_kernels::gemm::{Mat, MatMut, Write, gemm, gemm_serial};
 use remat_kernels::linear::{LinearShape, linear, linear_grad_input, linear_grad_weight};
@@ -138,7 +138,8 @@ pub(crate) const KERNELS: &[Kernel] = &[
     }),
     kernel("batch norm with relu_grad", ANY, |n| {
         let [mean, var, weight, bias] = channels(n);
-        let of = fused_batch_norm::Channels { mean: &mean, var: &var, weight: &weight, bias: &bias, eps: EPS };
+        let of =
+            fused_batch_norm::Channels { mean: &mean, var: &var, weight: &weight, bias: &bias, eps: EPS };
         let (mut dweight, mut dbias) = (vec![0.0; n], vec![0.0; n]);
         let mut space = vec![0.0; batch_norm::workspace(ROWS, n)];
         let dx = binary(ROWS * n, |x, dz, dx| {
@@ -210,13 +211,7 @@ pub(crate) const KERNELS: &[Kernel] = &[
         let (a, b) = (random(n * 600, 1), random(40 * 600, 2));
         let a = Mat::strided(&a, n, 40, 600, 1);
         output(n * n, |c| {
-            gemm_serial(
-                Write::Overwrite,
-                1.0,
-                a,
-                Mat::strided(&b, 40, n, 600, 1),
-                MatMut::new(c, n, n),
-            );
+            gemm_serial(Write::Overwrite, 1.0, a, Mat::strided(&b, 40, n, 600, 1), MatMut::new(c, n, n));
         })
     }),
     kernel("matmul", 130, |n| {
@@ -369,10 +364,10 @@ fn pool_shape(channels: usize) -> PoolShape {
 
 fn attentions(queries: usize, keys: usize, head_dim: usize) -> Vec<f32> {
     let mut all = Vec::new();
-    for (causal, dropout) in [(false, None), (true, Some(AttentionDropout { probability: 0.2, key: key() }))] {
+    for (causal, dropout) in [(false, None), (true, Some(AttentionDropout { probability: 0.2, key: key() }))]
+    {
         let (batch, heads) = (1, 2);
-        let shape =
-            AttentionShape { batch, heads, queries, keys, head_dim, causal, scale: 0.4, dropout };
+        let shape = AttentionShape { batch, heads, queries, keys, head_dim, causal, scale: 0.4, dropout };
         let width = heads * head_dim;
         let (q, k, v) = (random(queries * width, 1), random(keys * width, 2), random(keys * width, 3));
         let dout = random(queries * width, 4);
@@ -381,7 +376,8 @@ fn attentions(queries: usize, keys: usize, head_dim: usize) -> Vec<f32> {
         let [q, k, v, dout] = [&q, &k, &v, &dout].map(|data| rows(&data[..]));
         attention(&shape, q, k, v, RowsMut::new(&mut out, width), &mut lse);
         let saved = AttentionSaved { q, k, v, out: rows(&out), lse: &lse };
-        let mut grads = [vec![f32::NAN; queries * width], vec![f32::NAN; keys * width], vec![0.0; keys * width]];
+        let mut grads =
+            [vec![f32::NAN; queries * width], vec![f32::NAN; keys * width], vec![0.0; keys * width]];
         let [dq, dk, dv] = grads.each_mut().map(|grad| RowsMut::new(grad, width));
         let mut space = vec![f32::NAN; attention_grad_workspace(&shape)];
         attention_grad(&shape, &saved, dout, dq, dk, dv, &mut space);

@@ -11,7 +11,7 @@ use std::path::Path;
 /// From nothing but a tail to blocks of 64 with every tail, and around the ends of longer blocks.
 fn lengths() -> Vec<usize> {
     if cfg!(miri) {
-        return vec![1, 9, 17];
+        return vec![9];
     }
     (1..=130).chain([255, 256, 257, 319, 320, 321, 511, 512, 513]).collect()
 }
@@ -24,6 +24,7 @@ fn bits(kernel: &Kernel, isa: Isa, len: usize) -> Vec<u32> {
 #[test]
 fn all_sets_give_the_same_bits() {
     for kernel in KERNELS {
+        println!("{}", kernel.name);
         for len in lengths().into_iter().filter(|&len| len <= kernel.longest) {
             let want = bits(kernel, Isa::Portable, len);
             assert!(!want.is_empty(), "{} has no output for length {len}", kernel.name);
