@@ -15,6 +15,7 @@ pub(crate) struct Environment {
     command: String,
     system: String,
     processor: Option<String>,
+    instruction_set: &'static str,
     threads_available: usize,
     memory_total_bytes: Option<Bytes>,
     memory_limit_bytes: Option<Bytes>,
@@ -30,6 +31,7 @@ impl Environment {
             command: std::iter::once("remat".to_owned()).chain(words).collect::<Vec<_>>().join(" "),
             system: format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
             processor: processor(),
+            instruction_set: remat::isa::current().name(),
             threads_available: threads::available(),
             memory_total_bytes: memory::total(),
             memory_limit_bytes: memory::group_limit(),
@@ -45,7 +47,10 @@ impl Report for Environment {
         let memory = self.memory_total_bytes.map_or_else(String::new, |bytes| format!(", {bytes}"));
         facts([
             ("date", self.date.clone()),
-            ("machine", format!("{processor}, {} threads{memory}", self.threads_available)),
+            (
+                "machine",
+                format!("{processor} ({}), {} threads{memory}", self.instruction_set, self.threads_available),
+            ),
             ("command", self.command.clone()),
         ])
     }

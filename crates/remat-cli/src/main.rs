@@ -62,6 +62,7 @@ fn main() -> ExitCode {
     let mut out = Output::stdout(cli.json);
     // A panic is our bug. The hook has printed it as an error; here it only becomes a document and an exit code.
     let ran = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        remat::isa::Isa::from_environment().map_err(anyhow::Error::msg)?;
         let answer = cli.command.run(&mut out, Cli::command())?;
         out.flush()?;
         anyhow::Ok(answer)

@@ -304,6 +304,29 @@ fn doctor_and_completions() {
     folder.run("completions bash --json", &[]).exits(0).json("remat.completions/1");
 }
 
+/// The instruction set changes no bit, and a wrong one is refused before anything runs.
+#[test]
+fn the_instruction_set_is_chosen_once() {
+    let folder = Folder::new();
+    let with = |isa: &str, words: &str| {
+        let mut command = folder.command();
+        command.env("REMAT_ISA", isa).args(words.split(' '));
+        Ran::of(command.output().expect("it runs"))
+    };
+    for wrong in ["", "neon", "AVX2"] {
+        with(wrong, "models").complains(&["REMAT_ISA", "none of portable, avx2"]);
+    }
+    let refused = with("sse9", "plan mlp --budget 100% --json");
+    assert!(refused.code == 2 && refused.stdout.contains("REMAT_ISA"), "{refused:?}");
+    let doctor = with("portable", "doctor --threads 1 --json").exits(0).json("remat.doctor/1");
+    assert_eq!(doctor["instruction_set"], "portable");
+    let train = "train mlp --steps 3 --batch 8 --features 16 --width 16 --save";
+    with("portable", &format!("{train} portable.safetensors")).exits(0);
+    folder.run(&format!("{train} best.safetensors"), &[]).exits(0);
+    let bytes = |name: &str| std::fs::read(folder.path(name)).expect("saved weights");
+    assert!(bytes("portable.safetensors") == bytes("best.safetensors"), "a bit differs");
+}
+
 #[test]
 fn limits_of_planning_are_read() {
     let folder = Folder::new();

@@ -43,7 +43,11 @@ mod settings;
 mod testing;
 mod update;
 
-pub use base::{math, par, raw, rng};
+/// The version of the arithmetic, which changes whenever a kernel gives other bits than before. Instruction sets and
+/// threads change none, so two programs with the same version train the same bits.
+pub const NUMERICS: u32 = 2;
+
+pub use base::{isa, math, par, raw, rng};
 pub use copy::{embedding, shape};
 pub use losses::{accuracy, linear_cross_entropy, loss};
 pub use matrix::{linear, matmul, sum_rows};

@@ -1,5 +1,8 @@
 //! What kernel tests share: reproducible data, comparison with the `f64` oracle, and the bit-equality check.
 
+use std::sync::{Mutex, PoisonError};
+
+use crate::base::isa::{self, Isa};
 use crate::base::par;
 use crate::base::raw::{Dst, Src};
 
@@ -29,8 +32,8 @@ pub(crate) fn assert_close(got: &[f32], want: &[f64], tolerance: f64) {
     }
 }
 
-/// Runs `kernel` in pools of one, two and three threads and twice in the same pool; asserts that the results are
-/// bit-identical, and returns them.
+/// Runs `kernel` in pools of one, two and three threads, twice in the same pool, and with every instruction set; asserts
+/// that the results are bit-identical, and returns them.
 #[track_caller]
 pub(crate) fn same_bits_in_any_pool(kernel: impl Fn() -> Vec<f32> + Sync) -> Vec<f32> {
     let run = |threads: usize| {
@@ -42,7 +45,23 @@ pub(crate) fn same_bits_in_any_pool(kernel: impl Fn() -> Vec<f32> + Sync) -> Vec
     for (name, other) in [("a rerun", run(1)), ("two threads", run(2)), ("three threads", run(3))] {
         assert!(bits(&one) == bits(&other), "{name} changed a bit");
     }
+    for isa in Isa::available() {
+        let other = with_isa(isa, || run(1));
+        assert!(bits(&one) == bits(&other), "the instruction set {} changed a bit", isa.name());
+    }
     one
+}
+
+/// Runs `task` with an instruction set. Only one test at a time chooses; meanwhile others run with that set, too, which
+/// changes no bit of theirs.
+pub(crate) fn with_isa<R>(isa: Isa, task: impl FnOnce() -> R) -> R {
+    static CHOICE: Mutex<()> = Mutex::new(());
+    let _choice = CHOICE.lock().unwrap_or_else(PoisonError::into_inner);
+    let before = isa::current();
+    isa::select(isa);
+    let result = task();
+    isa::select(before);
+    result
 }
 
 /// Lengths around the block and the task size.

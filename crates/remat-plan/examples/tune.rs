@@ -6,6 +6,8 @@
 //! a medium budget; problem files are added to them. Limits are in work, so two versions can be compared on a busy
 //! machine; the seconds are of the processor, all threads together.
 
+#![allow(clippy::disallowed_methods)] // Only a summary for people.
+
 use remat_plan::{
     Bytes, Node, Phase, Problem, ProblemSpec, Request, Value, ValueId, memory_floor, simulate, solve,
 };

@@ -132,6 +132,12 @@ pub enum Error {
         /// What is wrong and what would be right.
         message: String,
     },
+    /// An environment variable that cannot be followed.
+    #[error("{message}")]
+    Environment {
+        /// Which, what is wrong and what would be right.
+        message: String,
+    },
     /// A step does not fit its budget.
     #[error("{message}")]
     DoesNotFit {

@@ -77,6 +77,9 @@ pub mod weights;
 
 pub use error::{Error, Result};
 
+/// The instruction set of the kernels, which `REMAT_ISA` chooses and which changes no bit.
+pub use remat_kernels::isa;
+
 /// The planner: problems, plans, bounds, explanations. It knows no tensors.
 pub use remat_plan as plan;
 

@@ -174,3 +174,14 @@ fn the_newest_finite_checkpoint_is_never_removed() {
     assert_eq!(write(true), [2, 3]);
     assert_eq!(write(true), [2, 4]);
 }
+
+/// The warning about another version is tested with a file of one, in the tests of the command.
+#[test]
+fn the_version_of_the_arithmetic_is_noted() {
+    let (folder, paths) = three();
+    let (step, warnings) = resume(folder.path());
+    assert!(step.expect("a checkpoint") == Some(3) && warnings.is_empty(), "{warnings:?}");
+    let note = format!("\"numerics\":\"{}\"", remat_kernels::NUMERICS);
+    let text = std::fs::read(&paths[2]).expect("a file");
+    assert!(text.windows(note.len()).any(|window| window == note.as_bytes()), "no {note}");
+}

@@ -6,6 +6,7 @@ use crate::output::{Output, Paint, Report};
 use crate::{memory, speeds, threads};
 use anyhow::Result;
 use clap::Args;
+use remat::isa::{self, Isa};
 use remat::profile::{Machine, Origin};
 use remat_plan::Bytes;
 use serde::Serialize;
@@ -27,6 +28,8 @@ struct Health {
     version: &'static str,
     system: String,
     cpu_features: Vec<&'static str>,
+    /// What kernels use of them.
+    instruction_set: &'static str,
     threads_available: usize,
     machine: Machine,
     memory_total_bytes: Option<Bytes>,
@@ -45,8 +48,12 @@ impl Flags {
         let cpu_features = cpu_features();
         let peak_resident_is_readable = memory::peak_resident().is_some();
         let mut advice = Vec::new();
-        if !cpu_features.contains(&"avx2") || !cpu_features.contains(&"fma") {
-            advice.push("no AVX2 with FMA: portable kernels are used, several times slower");
+        if cfg!(target_arch = "x86_64") && Isa::best() == Isa::Portable {
+            advice.push("no AVX2 with FMA: portable kernels are used, many times slower");
+        } else if isa::current() < Isa::best() {
+            advice.push(
+                "REMAT_ISA names a narrower instruction set than this processor has: same bits, but slower",
+            );
         }
         if !peak_resident_is_readable {
             advice.push("/proc/self/status is not readable: the process's own peak cannot be shown");
@@ -58,6 +65,7 @@ impl Flags {
             version: env!("CARGO_PKG_VERSION"),
             system: format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
             cpu_features,
+            instruction_set: isa::current().name(),
             threads_available: threads::available(),
             machine,
             memory_total_bytes: memory::total(),
@@ -98,6 +106,10 @@ fn cpu_features() -> Vec<&'static str> {
     Vec::new()
 }
 
+fn instruction_sets() -> String {
+    Isa::available().map(Isa::name).collect::<Vec<_>>().join(", ")
+}
+
 impl Report for Health {
     const SCHEMA: &'static str = "remat.doctor/1";
 
@@ -109,6 +121,10 @@ impl Report for Health {
         text += &facts([
             ("system", self.system.clone()),
             ("processor features", self.cpu_features.join(" ")),
+            (
+                "instruction set",
+                format!("{} (REMAT_ISA chooses: {})", self.instruction_set, instruction_sets()),
+            ),
             ("threads", format!("{} available, {} measured", self.threads_available, machine.n_threads)),
             ("matrix product", format!("{:.1} GFLOP/s", machine.flops / 1e9)),
             ("copy", format!("{:.1} GB/s", machine.bandwidth / 1e9)),

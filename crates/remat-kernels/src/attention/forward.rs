@@ -1,9 +1,10 @@
 //! Attention forward: one task for every head and block of queries, walking over the blocks of keys.
 
 use super::{AttentionShape, Rows, RowsMut, TILE, row, score_index};
-use crate::base::par;
 use crate::base::raw::Dst;
 use crate::base::scratch::with_scratch;
+use crate::base::{math, par};
+use crate::loops::rows::larger;
 use crate::product::gemm::{Mat, MatMut, Write, gemm_serial};
 use std::ops::Range;
 
@@ -61,8 +62,8 @@ fn query_block(
                 if seen.is_empty() {
                     continue;
                 }
-                let larger = maximum[i].max(row::max(seen));
-                let correction = (maximum[i] - larger).exp();
+                let larger = larger(maximum[i], row::max(seen));
+                let correction = math::exp(maximum[i] - larger);
                 maximum[i] = larger;
                 denominator[i] = denominator[i] * correction + row::exp_and_sum(seen, larger);
                 for sum in &mut sums[i * head_dim..][..head_dim] {
@@ -96,7 +97,8 @@ fn query_block(
             unsafe {
                 out.write(shape, token, head, sums);
                 let at = sequence_head * shape.queries + queries.start + i;
-                lse.write(at, &[maximum[i] + denominator[i].ln()]);
+                let log = libm::log(f64::from(denominator[i]));
+                lse.write(at, &[(f64::from(maximum[i]) + log) as f32]);
             }
         }
     });

@@ -1,5 +1,6 @@
 //! What every kernel is built on: tasks, memory, instruction sets, functions of numbers, random numbers.
 
+pub mod isa;
 pub mod math;
 pub mod par;
 pub mod raw;

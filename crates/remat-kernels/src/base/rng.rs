@@ -59,8 +59,8 @@ pub fn fill_u32(key: Key, first_index: u64, out: &mut [u32]) {
     let first_block = (first_index + lead as u64) / WORDS as u64;
     let (groups, rest) = body.as_chunks_mut();
     #[cfg(target_arch = "x86_64")]
-    if std::arch::is_x86_feature_detected!("avx2") {
-        // SAFETY: the CPU has AVX2, as just detected.
+    if crate::base::isa::has_avx2() {
+        // SAFETY: the processor has what was chosen.
         unsafe { avx2::fill(key, first_block, groups) };
     } else {
         fill(key, first_block, groups);

@@ -1,6 +1,6 @@
 //! One source, two machine codes: functions compiled for the baseline CPU and again for AVX2 with fused multiply-adds.
 //!
-//! The wide version is chosen at run time. It gives the same bits: the compiler never fuses a multiply with an add on
+//! The wide version runs if [`isa`](super::isa) says so. It gives the same bits: the compiler never fuses a multiply with an add on
 //! its own, a `mul_add` in the source is fused on every CPU (by a slow library call where there is no instruction), and
 //! the order of sums is written out as arrays of lanes in the source.
 //!
@@ -25,8 +25,8 @@ macro_rules! wide {
                 fn avx2<$($($generics)*)?>($($arg: $ty),*) $(-> $ret)? {
                     body($($arg),*)
                 }
-                if std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("fma") {
-                    // SAFETY: the CPU has both, as just detected.
+                if $crate::base::isa::has_avx2() {
+                    // SAFETY: the processor has what was chosen.
                     return unsafe { avx2($($arg),*) };
                 }
             }

@@ -67,8 +67,8 @@ fn map_lanes_run<const N: usize>(
     f: impl LanesMap<N>,
 ) {
     #[cfg(target_arch = "x86_64")]
-    if std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("fma") {
-        // SAFETY: the CPU has both, as just detected.
+    if crate::base::isa::has_avx2() {
+        // SAFETY: the processor has what was chosen.
         return unsafe { map_vectors(inputs, y, len, f) };
     }
     map_run(inputs, y, len, |x: [f32; N]| f.at(x));

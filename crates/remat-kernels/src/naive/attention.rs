@@ -13,9 +13,9 @@ pub fn probabilities(shape: &AttentionShape, q: &[f64], k: &[f64]) -> (Vec<f64>,
         };
         let scores: Vec<f64> = (0..shape.keys).map(score).collect();
         let top = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        let sum: f64 = scores.iter().map(|s| (s - top).exp()).sum();
-        lse.push(top + sum.ln());
-        all.extend(scores.iter().map(|s| (s - top).exp() / sum));
+        let sum: f64 = scores.iter().map(|s| libm::exp(s - top)).sum();
+        lse.push(top + libm::log(sum));
+        all.extend(scores.iter().map(|s| libm::exp(s - top) / sum));
     });
     (all, lse)
 }
@@ -60,7 +60,7 @@ pub fn attention_grad(
         }
         let (q_of, k_of) = (|d| q_at(shape, b, i, h, d), |d| k_at(shape, b, j, h, d));
         let sum = |term: &dyn Fn(usize) -> f64| (0..shape.head_dim).map(term).sum::<f64>();
-        let probability = (scale * sum(&|d| q[q_of(d)] * k[k_of(d)]) - lse[at / shape.keys]).exp();
+        let probability = libm::exp(scale * sum(&|d| q[q_of(d)] * k[k_of(d)]) - lse[at / shape.keys]);
         let dprobability = factors[at] * sum(&|d| dout[q_of(d)] * v[k_of(d)]);
         let dscore = probability * (dprobability - sum(&|d| dout[q_of(d)] * out[q_of(d)]));
         for d in 0..shape.head_dim {

@@ -45,7 +45,7 @@ pub fn linear_cross_entropy(x: &[f64], weight: &[f64], bias: &[f64], labels: &[i
 pub fn log_sum_exp(logits: &[f64], classes: usize) -> Vec<f64> {
     let row_lse = |row: &[f64]| {
         let top = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        top + row.iter().map(|l| (l - top).exp()).sum::<f64>().ln()
+        top + libm::log(row.iter().map(|l| libm::exp(l - top)).sum())
     };
     logits.chunks(classes).map(row_lse).collect()
 }
@@ -67,7 +67,7 @@ pub fn linear_cross_entropy_grad(
         for (class, logit) in row.iter_mut().enumerate() {
             let target = f64::from(u8::from(usize::try_from(label) == Ok(class)));
             let labelled = f64::from(u8::from(label >= 0));
-            *logit = labelled * ((*logit - lse).exp() - target) * dloss / n_labels as f64;
+            *logit = labelled * (libm::exp(*logit - lse) - target) * dloss / n_labels as f64;
         }
     }
     let dx = matmul(&dlogits, weight, rows, classes, inputs);

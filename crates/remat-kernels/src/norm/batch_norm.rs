@@ -6,6 +6,7 @@
 
 use std::ops::Range;
 
+use super::not_negative;
 use crate::base::par;
 use crate::base::raw::{Dst, Src};
 use crate::base::simd::wide;
@@ -38,7 +39,7 @@ pub fn stats(x: Src<'_>, mean: &mut [f32], var: &mut [f32], workspace: &mut [f32
     for c in 0..channels {
         let distance = moments.sum[c] / n_rows;
         mean[c] = (f64::from(mean[c]) + distance) as f32;
-        var[c] = (moments.moment[c] / n_rows - distance * distance).max(0.0) as f32;
+        var[c] = not_negative(moments.moment[c] / n_rows - distance * distance) as f32;
     }
 }
 

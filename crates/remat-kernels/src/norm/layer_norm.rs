@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use super::{inverse_deviation, row_norm};
+use super::{inverse_deviation, not_negative, row_norm};
 use crate::base::raw::{Dst, Src};
 use crate::base::simd::wide;
 
@@ -52,7 +52,7 @@ wide! {
                 [sum + distance, distance.mul_add(distance, squares)]
             });
             let distance = sum / cols as f64;
-            let var = (squares / cols as f64 - distance * distance).max(0.0);
+            let var = not_negative(squares / cols as f64 - distance * distance);
             let centre = (f64::from(pivot) + distance) as f32;
             let inverse = inverse_deviation(var, eps);
             // SAFETY: the row belongs to this task alone.

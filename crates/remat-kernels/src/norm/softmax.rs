@@ -81,8 +81,8 @@ fn sum_of_exp(x: Src<'_>, cols: usize, rows: [usize; 2], max: f32, y: Option<Dst
             // SAFETY: this function runs only where the CPU has AVX2 and fused multiply-adds.
             sum_blocks(x, cols, rows, |block| f.at([unsafe { Vectors::read(block) }]).to_array(), y)
         }
-        if std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("fma") {
-            // SAFETY: the CPU has both, as just detected.
+        if crate::base::isa::has_avx2() {
+            // SAFETY: the processor has what was chosen.
             return unsafe { avx2(x, cols, rows, f, y) };
         }
     }

@@ -49,8 +49,8 @@ fn dropout_range(x: Src<'_>, p: f32, key: Key, first: u64, y: Dst<'_>, range: Ra
             let draws = VectorDraws::new(key);
             drop_elements(x, rule, |index| draws.halves_from(index), first, y, range);
         }
-        if std::arch::is_x86_feature_detected!("avx2") {
-            // SAFETY: the CPU has AVX2, as just detected.
+        if crate::base::isa::has_avx2() {
+            // SAFETY: the processor has what was chosen.
             return unsafe { avx2(x, rule, key, first, y, range) };
         }
     }

@@ -195,22 +195,19 @@ unsafe impl Operands for Matrices<'_> {
             pack_left(from, Strides { step: col_stride, across: row_stride }, len, rows.len(), space);
             return point_at_panels(pointers, space);
         }
-        let mut row = |i: usize| {
-            let row = &from[i * row_stride..][..len];
-            if row_stride < FAR_APART {
-                return row.as_ptr();
+        // All copies are made before the first pointer, which a later `&mut` to the same memory would end.
+        let (from, row_stride) = if row_stride < FAR_APART {
+            (from, row_stride)
+        } else {
+            for (i, copy) in space.chunks_exact_mut(len).enumerate().take(rows.len()) {
+                copy.copy_from_slice(&from[i * row_stride..][..len]);
             }
-            let copy = &mut space[i * len..][..len];
-            copy.copy_from_slice(row);
-            copy.as_ptr()
+            (&*space, len)
         };
         for (block, pointers) in pointers.iter_mut().enumerate() {
-            let n_rows = ROWS.min(rows.len() - block * ROWS);
-            let first = row(block * ROWS);
-            *pointers = [first; ROWS];
-            for (i, pointer) in pointers[..n_rows].iter_mut().enumerate().skip(1) {
-                *pointer = row(block * ROWS + i);
-            }
+            // Rows beyond the last are the last.
+            let row = |i: usize| (block * ROWS + i).min(rows.len() - 1);
+            *pointers = std::array::from_fn(|i| from[row(i) * row_stride..][..len].as_ptr());
         }
         1
     }

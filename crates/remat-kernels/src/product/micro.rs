@@ -7,10 +7,10 @@
 //! The left operand is read where it lies: an image, whose receptive field is one run of channels for every tap.
 //!
 //! Invariant: a sum depends on the order of its runs and steps alone, not on which other sums share the tile; so how
-//! the output is cut into tiles changes no bit. Products are fused into the sums where every processor of the target has
-//! the instruction (64-bit ARM) or this one has (AVX2), elsewhere not: bits may differ between kinds of processors, never
-//! between runs. Twelve vector sums, two right vectors and a broadcast fill 15 of the 16 registers of AVX2, and 12
+//! the output is cut into tiles changes no bit. Products are fused into the sums on every processor. Twelve vector sums, two right vectors and a broadcast fill 15 of the 16 registers of AVX2, and 12
 //! multiply-adds hide the 8 loads that feed them. Processors with AVX-512 run the same code.
+
+use crate::base::math::fused_multiply_add;
 
 /// Rows of a tile.
 pub(crate) const ROWS: usize = 6;
@@ -69,8 +69,8 @@ pub(crate) struct Target {
 #[inline(always)]
 pub(crate) unsafe fn tile(n_runs: usize, run: impl Fn(usize) -> Run, steps: Steps, target: &Target) {
     #[cfg(target_arch = "x86_64")]
-    if std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("fma") {
-        // SAFETY: the features are there; the rest is the caller's promise.
+    if crate::base::isa::has_avx2() {
+        // SAFETY: the processor has what was chosen; the rest is the caller's promise.
         return unsafe {
             match target.n_rows {
                 0..=2 => avx2::tile::<2>(n_runs, run, steps, target),
@@ -81,16 +81,6 @@ pub(crate) unsafe fn tile(n_runs: usize, run: impl Fn(usize) -> Run, steps: Step
     }
     // SAFETY: the caller's promise.
     unsafe { portable(n_runs, run, steps, target) }
-}
-
-/// `sum + left · right`, fused where that is an instruction and not a call.
-#[inline(always)]
-fn multiply_add(left: f32, right: f32, sum: f32) -> f32 {
-    if cfg!(any(target_arch = "aarch64", target_feature = "fma")) {
-        left.mul_add(right, sum)
-    } else {
-        sum + left * right
-    }
 }
 
 /// # Safety
@@ -106,7 +96,7 @@ unsafe fn portable(n_runs: usize, run: impl Fn(usize) -> Run, steps: Steps, targ
                 // SAFETY: as above.
                 let left = unsafe { left.add(k * steps.left).read() };
                 for (sum, right) in sums.iter_mut().zip(right) {
-                    *sum = multiply_add(left, right, *sum);
+                    *sum = fused_multiply_add(left, right, *sum);
                 }
             }
         }

@@ -5,6 +5,7 @@
 //! byte that holds nothing (freed buffers, workspaces, what an earlier step left) is part of a NaN, so that a read of it
 //! cannot go unnoticed.
 
+use super::watch::stray_write;
 use super::{Arena, Engine, Observer};
 use crate::error::Result;
 use crate::graph::{Graph, Kind, Node, Source};
@@ -40,6 +41,8 @@ pub struct Executor {
     pool: rayon::ThreadPool,
     /// Fill what holds nothing with NaN.
     pub poison: bool,
+    /// Check after every kernel that it changed nothing but its outputs and its workspace; copies the arena every time.
+    pub watch: bool,
     /// Seconds of the last run of every node, when asked for.
     pub node_times: Option<IdVec<NodeId, Duration>>,
 }
@@ -50,7 +53,7 @@ impl Executor {
         let arena = Arena::new(program.peak())?;
         let pool = thread_pool(n_threads)?;
         let workspaces = workspaces(program.schedule());
-        Ok(Executor { program, workspaces, arena, pool, poison: false, node_times: None })
+        Ok(Executor { program, workspaces, arena, pool, poison: false, watch: false, node_times: None })
     }
 
     /// What it runs, and where everything lies.
@@ -61,10 +64,10 @@ impl Executor {
     /// Runs one training step.
     pub fn step(&mut self, run: &Run, observer: Option<&mut Observer<'_>>) -> StepStats {
         // Kernels split their work over the pool they run in.
-        let Executor { program, workspaces, arena, pool, poison, node_times } = self;
+        let Executor { program, workspaces, arena, pool, poison, watch, node_times } = self;
         let (schedule, layout) = (program.schedule(), program.layout());
-        let (poison, node_times) = (*poison, node_times.as_mut());
-        let mut walk = Walk { schedule, layout, workspaces, arena, poison, node_times, peak: 0 };
+        let (poison, watch, node_times) = (*poison, *watch, node_times.as_mut());
+        let mut walk = Walk { schedule, layout, workspaces, arena, poison, watch, node_times, peak: 0 };
         let begin = Instant::now();
         let n_runs = match observer {
             // An observer need not be sendable, so it stays on this thread and only kernels enter the pool.
@@ -79,9 +82,10 @@ impl Executor {
     pub fn run_other(&mut self, other: &Program, run: &Run) -> StepStats {
         let (schedule, layout) = (other.schedule(), other.layout());
         assert!(layout.arena.0 <= self.arena.len() as u64, "a layout for a larger arena");
-        let Executor { arena, pool, .. } = self;
         let workspaces = &workspaces(schedule);
-        let mut walk = Walk { schedule, layout, workspaces, arena, poison: false, node_times: None, peak: 0 };
+        let (poison, watch) = (false, self.watch);
+        let Executor { arena, pool, .. } = self;
+        let mut walk = Walk { schedule, layout, workspaces, arena, poison, watch, node_times: None, peak: 0 };
         let begin = Instant::now();
         let n_runs = pool.install(|| walk.run(run, &mut |kernel| kernel(), None));
         StepStats { time: begin.elapsed(), peak: Bytes(walk.peak), n_runs }
@@ -147,6 +151,7 @@ struct Walk<'a> {
     workspaces: &'a Workspaces,
     arena: &'a mut Arena,
     poison: bool,
+    watch: bool,
     node_times: Option<&'a mut IdVec<NodeId, Duration>>,
     peak: u64,
 }
@@ -179,7 +184,11 @@ impl<'a> Walk<'a> {
                 Step::Run(id) if graph.nodes[id].op.def().is_view() => {}
                 Step::Run(id) => {
                     let begin = self.node_times.is_some().then(Instant::now);
+                    let before = self.watch.then(|| self.arena.all().to_vec());
                     self.run_node(id, run, &mut buffers, call);
+                    if let Some(before) = before {
+                        self.check_writes(id, &before);
+                    }
                     if let (Some(times), Some(begin)) = (self.node_times.as_deref_mut(), begin) {
                         times[id] = begin.elapsed();
                     }
@@ -219,6 +228,24 @@ impl<'a> Walk<'a> {
             self.arena.slice_mut(at, begin.saturating_sub(at)).fill(POISON);
             at = next.max(at);
         }
+    }
+
+    /// Stops if the kernel of a node changed a byte that is not its own.
+    fn check_writes(&self, id: NodeId, before: &[u8]) {
+        let (graph, layout) = (&self.schedule.graph, self.layout);
+        let node = &graph.nodes[id];
+        let output = |&v: &ValueId| {
+            let offset = layout.offset[v].expect("an output has a place");
+            offset..offset + graph.values[v].ty.bytes()
+        };
+        let workspace = layout.workspace[id].map(|offset| offset..offset + self.workspaces[id]);
+        let allowed = node.outputs.iter().map(output).chain(workspace).collect();
+        let stray = stray_write(before, self.arena.all(), allowed);
+        assert!(
+            stray.is_none(),
+            "the kernel of {id} ({:?}) changed byte {stray:?} of the arena, which is not its own",
+            node.op
+        );
     }
 
     fn run_node(

@@ -4,6 +4,7 @@ mod arena;
 mod executor;
 pub mod init;
 mod reference;
+mod watch;
 
 pub use arena::Arena;
 pub use executor::{Executor, StepStats};

@@ -43,8 +43,8 @@ impl Machine {
         match self.speeds.get(op.name()) {
             Some(&Speed::Flops(rate)) => (flops / rate).max(memory),
             Some(&Speed::Bytes { near, far }) => {
-                let distance = ((bytes / NEAR).ln() / (FAR / NEAR).ln()).clamp(0.0, 1.0);
-                bytes / (near * (far / near).powf(distance))
+                let distance = (libm::log(bytes / NEAR) / libm::log(FAR / NEAR)).clamp(0.0, 1.0);
+                bytes / (near * libm::pow(far / near, distance))
             }
             None => (flops / self.flops).max(memory),
         }

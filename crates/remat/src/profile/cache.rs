@@ -1,7 +1,7 @@
 //! Speeds that are measured once per machine and kept in the user's cache folder.
 //!
 //! Measuring takes seconds and is never twice the same, so two plans for one model would differ for no reason. The
-//! file is named after everything that the speeds depend on: the processor, the number of threads, the version of
+//! file is named after everything that the speeds depend on: the processor, the instruction set, the number of threads, the version of
 //! this program, the ops that are measured and the file's form. A file that cannot be read or written costs time, not
 //! correctness.
 
@@ -76,7 +76,7 @@ fn kept(folder: &Path, n_threads: usize) -> Option<(Machine, PathBuf)> {
 fn file_name(n_threads: usize) -> String {
     let mut hasher = DefaultHasher::new();
     (processor(), std::thread::available_parallelism().ok(), env!("CARGO_PKG_VERSION")).hash(&mut hasher);
-    cfg!(debug_assertions).hash(&mut hasher);
+    (cfg!(debug_assertions), remat_kernels::isa::current().name()).hash(&mut hasher);
     calibrate::ops().hash(&mut hasher);
     format!("machine-{FORM}-{n_threads}-{:016x}.json", hasher.finish())
 }

@@ -56,8 +56,8 @@ impl Numbers {
     fn fill(&mut self, ty: &Type, fill: Fill) -> Vec<f64> {
         let mut element = || match fill {
             Fill::Normal => {
-                let radius = (-2.0 * self.uniform().ln()).sqrt();
-                radius * (std::f64::consts::TAU * self.uniform()).cos()
+                let radius = (-2.0 * libm::log(self.uniform())).sqrt();
+                radius * libm::cos(std::f64::consts::TAU * self.uniform())
             }
             Fill::Uniform(low, high) => low + (high - low) * self.uniform(),
             Fill::Below(limit) => (limit as f64 * self.uniform()).floor(),

@@ -27,6 +27,8 @@ const FIRST_FORMAT: &str = "remat.checkpoint/1";
 const PREFIX: &str = "step-";
 const SUFFIX: &str = ".safetensors";
 const LOCK: &str = ".lock";
+/// The note of the arithmetic that trained a state; files without it have the first version.
+const NUMERICS: &str = "numerics";
 
 /// A checkpoint whose weights can be used.
 #[derive(Clone, PartialEq, Debug)]
@@ -129,6 +131,7 @@ impl Checkpoints {
         notes.insert("format", FORMAT.to_owned());
         notes.insert("step", step.to_string());
         notes.insert("state", format!("{:016x}", session.state_hash()));
+        notes.insert(NUMERICS, remat_kernels::NUMERICS.to_string());
         notes.insert("finite", (if is_finite { "yes" } else { "no" }).to_owned());
         notes.insert("notes", notes_hash(notes.iter().map(|(name, value)| (*name, value.as_str()))));
         let executor = session.executor();
@@ -153,7 +156,8 @@ impl Checkpoints {
     }
 
     /// Fills the session from the newest whole checkpoint of `folder` and returns its step; `None` when the folder has
-    /// none at all. `warn` is told about every file that is skipped because it is damaged. A file of another run is
+    /// none at all. `warn` is told about every file that is skipped because it is damaged, and about a state that was
+    /// trained with other arithmetic. A file of another run is
     /// refused, and so is one that the operating system cannot read now.
     pub fn resume(
         folder: &Path,
@@ -165,7 +169,10 @@ impl Checkpoints {
         let found = list(folder)?;
         for (step, path) in &found {
             match read(path, *step, identity, schedule, session) {
-                Ok(()) => return Ok(Some(*step)),
+                Ok(arithmetic) => {
+                    arithmetic.into_iter().for_each(warn);
+                    return Ok(Some(*step));
+                }
                 Err(error @ Error::Weights { .. }) => warn(format!("skipping a damaged checkpoint: {error}")),
                 Err(error) => return Err(error),
             }
@@ -194,14 +201,15 @@ fn list(folder: &Path) -> Result<Vec<(u64, PathBuf)>> {
     Ok(found)
 }
 
-/// Reads the file of a step into the session. Only a damaged file is [`Error::Weights`].
+/// Reads the file of a step into the session, and says if its bits may not be those of a run that never stopped. Only a
+/// damaged file is [`Error::Weights`].
 fn read(
     path: &Path,
     step: u64,
     identity: &Identity,
     schedule: Schedule,
     session: &mut Session,
-) -> Result<()> {
+) -> Result<Option<String>> {
     let place = || path.display().to_string();
     let damaged = |message: &str| Error::Weights { place: place(), message: message.to_owned() };
     let mut file = WeightFile::open_any(path)?;
@@ -222,6 +230,14 @@ fn read(
         return Err(Error::Checkpoint { place: place(), message });
     }
     let state = notes.get("state").map(|&hash| hash.to_owned());
+    let (then, now) = (notes.get(NUMERICS).map_or("1", |v| v), remat_kernels::NUMERICS.to_string());
+    let arithmetic = (then != now).then(|| {
+        format!(
+            "{} was trained with other arithmetic (version {then}, now {now}): the run goes on, but not with the bits \
+             of one that never stopped",
+            place()
+        )
+    });
     file.check(session.executor().graph(), Contents::State)?;
     let executor = session.executor_mut();
     for source in executor.graph().sources.clone() {
@@ -234,7 +250,7 @@ fn read(
         return Err(damaged("is damaged: its contents are not what was written"));
     }
     session.continue_after(step);
-    Ok(())
+    Ok(arithmetic)
 }
 
 /// Whether a file is there to go back to after training has diverged. The first version did not note it.

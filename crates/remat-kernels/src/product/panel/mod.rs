@@ -156,9 +156,9 @@ fn copy_rows(from: &[f32], step: usize, len: usize, n_panels: usize, panels: &mu
     assert!(panels.len() >= (n_panels - 1) * LEFT_STRIDE + len * ROWS, "the target has room for all panels");
     let mut done = 0;
     #[cfg(target_arch = "x86_64")]
-    if step >= ROWS && std::arch::is_x86_feature_detected!("avx2") {
+    if step >= ROWS && crate::base::isa::has_avx2() {
         done = len / avx2::STEPS * avx2::STEPS;
-        // SAFETY: the CPU has AVX2; the assertions are those that the function wants.
+        // SAFETY: the processor has what was chosen; the assertions are those that the function wants.
         unsafe { avx2::copy_rows(from, step, done, n_panels, panels) };
     }
     for k in done..len {
@@ -189,10 +189,10 @@ fn transpose<const N: usize, const W: usize>(from: &[f32], across: usize, len: u
     assert!(from.len() >= (N - 1) * across + len, "the source has all elements");
     let mut done = 0;
     #[cfg(target_arch = "x86_64")]
-    if len >= VECTOR && std::arch::is_x86_feature_detected!("avx2") {
+    if len >= VECTOR && crate::base::isa::has_avx2() {
         done = len / VECTOR * VECTOR;
         assert!(to.len() >= (done - 1) * W + VECTOR, "the target has room for all vectors");
-        // SAFETY: the CPU has AVX2; the assertions are those that the function wants.
+        // SAFETY: the processor has what was chosen; the assertions are those that the function wants.
         unsafe { avx2::transpose::<N, W>(from, across, done, to) };
     }
     for k in done..len {

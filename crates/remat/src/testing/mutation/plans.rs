@@ -204,6 +204,8 @@ fn count(problem: &Problem, steps: &[Step]) -> Option<(u64, f64)> {
             }
             Some(Step::Free(value)) if !live.contains(value) => return None,
             Some(Step::Free(_)) => {}
+            // Steps of the engine have no stores.
+            Some(Step::Out(..) | Step::In(..) | Step::Discard(..)) => return None,
             Some(&Step::Compute(id)) => {
                 let node = problem.node(id);
                 let has_run = steps[..at].contains(&Step::Compute(id));
@@ -243,6 +245,7 @@ fn live(problem: &Problem, steps: &[Step]) -> Vec<ValueId> {
                 live.retain(|v| !node.consumes.contains(v) && !node.outputs.contains(v));
                 live.extend(&node.outputs);
             }
+            Step::Out(..) | Step::In(..) | Step::Discard(..) => {}
         }
     }
     live

@@ -86,6 +86,7 @@ fn any_order(prepared: &Prepared, choices: &mut Choices) -> Result<Vec<(String, 
             peak_bytes: found.peak,
             cost: found.cost,
             lower_bound: None,
+            stored: Vec::new(),
             steps,
         };
         let faults = remat_plan::check(problem, &plan);
