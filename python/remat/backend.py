@@ -41,6 +41,8 @@ def backend(
             " set torch._dynamo.config.optimize_ddp = False, or compile the model before wrapping it"
         )
         raise torch_compat.unwrapped(split)
+    if parsed.compiler == "inductor" and parsed.budget is None:
+        return inductor.plain(module, example_inputs)
     is_continued = torch_compat.is_inside_running_code()
     is_part = torch_compat.is_cut_by_graph_break(module) or is_continued
     if options is None and not is_continued:
@@ -75,18 +77,20 @@ class _Compiler:
         self.runner: Runner | None = None
 
     def partition(
-        self, joint: fx.GraphModule, joint_inputs: Any, *, num_fwd_outputs: int, **_: Any
+        self, joint: fx.GraphModule, joint_inputs: Any, *, num_fwd_outputs: int, **kwargs: Any
     ) -> tuple[fx.GraphModule, fx.GraphModule]:
         """Cuts a joint graph as the plan says."""
         try:
-            return self._partition(joint, num_fwd_outputs)
+            return self._partition(joint, num_fwd_outputs, kwargs.get("static_lifetime_input_indices"))
         except RematError as error:
             raise torch_compat.unwrapped(error) from None
 
-    def _partition(self, joint: fx.GraphModule, n_forward_outputs: int) -> tuple[fx.GraphModule, fx.GraphModule]:
+    def _partition(
+        self, joint: fx.GraphModule, n_forward_outputs: int, lasting_inputs: Any
+    ) -> tuple[fx.GraphModule, fx.GraphModule]:
         begin = time.perf_counter()
         try:
-            self.runner = Runner(len(self.session.runners), joint, n_forward_outputs, self.options)
+            self.runner = Runner(len(self.session.runners), joint, n_forward_outputs, self.options, lasting_inputs)
         except Exception as error:
             ranks = watch()
             if ranks is not None:
@@ -99,13 +103,11 @@ class _Compiler:
             )
         reproducible.warn_of(op.node for op in self.runner.step.region.ops)
         first = self.session.add(self.runner, is_part=self.is_part)
-        pipeline.report(first.step, first.planned, self.options, time.perf_counter() - begin)
+        pipeline.report(first.step, first.planned, self.options, time.perf_counter() - begin, first.keep_all_peak)
         return first.written.forward, first.written.backward
 
     def forward(self, module: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
         """Compiles forward."""
-        if self.options.compiler == "inductor":
-            return self._counted(inductor.compile_graph(module, example_inputs, is_backward=False))
         runner = self.runner
         if runner is not None and runner.is_numbered:
             runner.can_switch = torch_compat.allows_other_saved_tensors()
@@ -113,23 +115,25 @@ class _Compiler:
             if runner.receiver is not None and not runner.can_switch:
                 raise torch_compat.unwrapped(RematError("releases_gradients=True does not work with parameters that are tensor subclasses"))
         if runner is None or not runner.can_switch:
-            return self._counted(codegen.boxed(module))
+            is_fused = self.options.compiler == "inductor"
+            n_visible = None if runner is None else runner.n_outputs
+            run = inductor.compile_graph(module, example_inputs, n_visible=n_visible) if is_fused else codegen.boxed(module)
+            return self._counted(run)
         return _boxed(lambda arguments: self.session.forward(runner, arguments))
 
     def backward(self, module: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
         """Compiles backward."""
         torch_compat.forbid_donated_buffers()
-        if self.options.compiler == "inductor":
-            return inductor.compile_graph(module, example_inputs, is_backward=True)
         runner = self.runner
         if runner is None or not runner.can_switch:
-            return codegen.boxed(module)
+            is_fused = self.options.compiler == "inductor"
+            return inductor.compile_graph(module, example_inputs, is_backward=True) if is_fused else codegen.boxed(module)
         return _boxed(lambda arguments: self.session.backward(runner, arguments))
 
     def inference(self, module: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
         """Compiles a graph without gradients. Nothing waits for backward, so freeing early is all there is to do."""
         if self.options.compiler == "inductor":
-            return self._counted(inductor.compile_graph(module, example_inputs, is_backward=False, is_inference=True))
+            return self._counted(inductor.compile_graph(module, example_inputs, is_inference=True))
         return self._counted(codegen.boxed(module))
 
     def _counted(self, run: Callable[..., Any]) -> Callable[..., Any]:

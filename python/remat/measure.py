@@ -1,9 +1,10 @@
 """The peak memory of a piece of code.
 
 On the CPU: the bytes of live storages, counted exactly. A dispatch mode sees every operation; each storage that an
-operation reads or makes is counted until it is freed, and one that existed before counts from the start. What the
-measured code never touches does not count, so other models in the process do not disturb. Temporaries inside an
-operation are not storages; the resident size beside shows them. On a GPU: the statistics of the allocator.
+operation reads or makes is counted until it is freed, and one that existed before counts from the start. What code
+compiled by Inductor allocates or reads passes no dispatch mode and is reported (`allocations`). What the measured code
+never touches does not count, so other models in the process do not disturb. Temporaries inside an operation are not
+storages; the resident size beside shows them. On a GPU: the statistics of the allocator.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import torch
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass
 
+from . import allocations
 
 # A tensor that is made of Python numbers is first seen as the input of these, but it is new.
 LIFTS = frozenset({torch.ops.aten.lift_fresh.default, torch.ops.aten.lift_fresh_copy.default})
@@ -51,6 +53,7 @@ class measure_peak:  # noqa: N801 (reads as a function: `with measure_peak() as 
         else:
             self._mode = LiveStorages(self.device.type)
             self._mode.__enter__()
+            allocations.listen(self._mode)
         return self
 
     def __exit__(
@@ -60,6 +63,7 @@ class measure_peak:  # noqa: N801 (reads as a function: `with measure_peak() as 
             torch.cuda.synchronize(self.device)
             self.bytes = torch.cuda.max_memory_allocated(self.device)
         else:
+            allocations.unlisten(self._mode)
             self._mode.__exit__(kind, error, trace)
             self.bytes, self.at = self._mode.peak, self._mode.at
         self.resident_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
@@ -92,7 +96,18 @@ class LiveStorages(TorchDispatchMode):
             self.peak, self.at = self.current, str(func)
         return result
 
+    def allocated(self, tensor: torch.Tensor) -> None:
+        """Compiled code made a tensor."""
+        self.see(tensor, is_new=True)
+        if self.current > self.peak:
+            self.peak, self.at = self.current, "an allocation of compiled code"
+
+    def read(self, tensor: torch.Tensor) -> None:
+        """Compiled code reads a tensor."""
+        self.see(tensor, is_new=False)
+
     def see(self, tensor: Any, *, is_new: bool) -> None:
+        """Counts the storage of a tensor, once."""
         if not isinstance(tensor, torch.Tensor) or tensor.device.type != self.device_type or _is_abstract(tensor):
             return
         if is_traceable_wrapper_subclass(tensor):
@@ -100,16 +115,20 @@ class LiveStorages(TorchDispatchMode):
             for name in tensor.__tensor_flatten__()[0]:
                 self.see(getattr(tensor, name), is_new=is_new)
             return
-        storage = tensor.untyped_storage()
-        key = storage._cdata
-        if key in self.live:
-            return
-        size = storage.nbytes()
-        self.live[key] = (weakref.ref(storage, lambda _: self._forget(key)), size)
-        self.current += size
+        size = self.count(tensor.untyped_storage())
         if not is_new:
             # It was alive all the time, unseen.
             self.peak += size
+
+    def count(self, storage: torch.UntypedStorage) -> int:
+        """Counts a storage until it is freed, and returns the bytes that were not counted before."""
+        key = storage._cdata
+        if key in self.live:
+            return 0
+        size = storage.nbytes()
+        self.live[key] = (weakref.ref(storage, lambda _: self._forget(key)), size)
+        self.current += size
+        return size
 
     def _forget(self, key: int) -> None:
         self.current -= self.live.pop(key, (None, 0))[1]

@@ -163,6 +163,11 @@ def fixed_bytes(step: Step) -> int:
     return int(json.loads(step.text)["fixed_bytes"])
 
 
+def between_bytes(step: Step) -> int:
+    """Memory that must be free between forward and backward, beside the gradients that backward is given."""
+    return _loss_bytes(step.region) if step.outside.between is None else step.outside.between
+
+
 def gradient_bytes(region: Region) -> int:
     """Bytes of the gradients that backward returns, each storage once."""
     nodes = [node for output in region.backward_outputs for node in nested_nodes(output)]

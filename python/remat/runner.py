@@ -16,10 +16,11 @@ from typing import Any
 import torch
 from torch import fx
 
-from . import codegen, pipeline, release, schedule, torch_compat
+from . import codegen, inductor, inductor_plan, pipeline, release, schedule, torch_compat
 from .capture import COLLECTIVE_NAMESPACES, nested_nodes
 from .distributed import watch
 from .errors import RematError
+from .inductor_peak import Written
 from .options import Options
 from .planner import Planned
 from .problem import Step
@@ -37,13 +38,19 @@ class Variant:
     written: schedule.Schedule
     forward: Callable[[list[Any]], Any]
     backward: Callable[[list[Any]], Any]
+    # The peak that the model has without recomputation, where the problem does not tell.
+    keep_all_peak: int | None = None
 
 
 class Runner:
     """A region with its variants."""
 
-    def __init__(self, index: int, joint: fx.GraphModule, n_forward_outputs: int, options: Options) -> None:
+    def __init__(
+        self, index: int, joint: fx.GraphModule, n_forward_outputs: int, options: Options, lasting_inputs: Any = None
+    ) -> None:
         self.index = index
+        # Places of the inputs that live longer than a step, as torch's partitioner wants to know.
+        self.lasting_inputs = lasting_inputs
         self.options = options
         self.step = pipeline.read(joint, n_forward_outputs, options)
         primals = self.step.region.primals
@@ -51,10 +58,14 @@ class Runner:
         # Where the caller passes the size of each symbol, and how many integers forward saves.
         self.symbols = [(place, value.node.expr) for place, value in sized]
         self.n_numbers = sum(isinstance(node.meta.get("val"), torch.SymInt) for node in primals)
-        self.is_numbered = options.budget is not None and options.compiler == "eager" and _can_switch(self.step)
+        self.is_fused = options.compiler == "inductor"
+        self.is_numbered = options.budget is not None and _can_switch(self.step)
+        if self.is_fused and (self.symbols or not torch_compat.allows_other_saved_tensors()):
+            # Inductor may guard symbols while it compiles, which is too late once the region runs.
+            self.is_numbered = False
         self.can_switch = self.is_numbered
         self.receiver: release.Receiver | None = None
-        if self.is_numbered and options.releases_gradients and watch() is None:
+        if self.is_numbered and options.releases_gradients and not self.is_fused and watch() is None:
             self.receiver = release.Receiver()
             release.give_away(self.step.region, self.receiver)
             self.step = pipeline.resized(self.step, {}, options)
@@ -64,6 +75,8 @@ class Runner:
         self.steps: dict[tuple[int, ...], Step] = {}
         self.variants: list[Variant] = []
         self.by_plan: dict[tuple[Any, ...], Variant] = {}
+        # Plans that the search for one that fits Inductor's code has looked at.
+        self.places: dict[int, Variant] = {}
 
     @property
     def n_outputs(self) -> int:
@@ -95,8 +108,10 @@ class Runner:
         """The variant of a plan."""
         key = tuple(planned.steps)
         if key not in self.by_plan:
-            number = len(self.variants) if self.is_numbered else None
-            written = schedule.build(step, planned.steps, verify=self.options.verify, number=number)
+            written = self._schedule(step, planned)
+            if self.is_fused:
+                bare = written if not self.is_numbered else schedule.build(step, planned.steps, verify=False)
+                return self._fuse(key, step, planned, written, Written(step.region, bare.forward, bare.backward))
             forward, backward = codegen.boxed(written.forward), codegen.boxed(written.backward)
             ran = [op.node for kind, index in planned.steps if kind == "compute" and (op := step.ops[index]) is not None]
             if self.receiver is not None and (late := release.late(step.region, ran)):
@@ -105,9 +120,33 @@ class Runner:
             self.variants.append(self.by_plan[key])
         known = self.by_plan[key]
         # The same order of operations for other sizes: what it needs differs.
-        if known.step is step:
+        if known.step is step or self.is_fused:
             return known
         return dataclasses.replace(known, step=step, planned=planned, phases=phases(step, planned))
+
+    def own_cut(self) -> Variant:
+        """The variant that torch's own partitioner makes for Inductor."""
+        key = ("own cut",)
+        if key not in self.by_plan:
+            planned = Planned.read(self.step.keep_all, self.step.keep_all_peak)
+            forward, backward = inductor.own_cut(self.step.region.module, self.n_outputs, self.lasting_inputs)
+            written = schedule.Schedule(forward, backward, n_saved=0)
+            if self.is_numbered:
+                # What AOTAutograd reads of the first variant is only that there are saved tensors, and the number first of them.
+                written = self._schedule(self.step, planned)
+            return self._fuse(key, self.step, planned, written, Written(self.step.region, forward, backward))
+        return self.by_plan[key]
+
+    def _schedule(self, step: Step, planned: Planned) -> schedule.Schedule:
+        number = len(self.variants) if self.is_numbered else None
+        return schedule.build(step, planned.steps, verify=self.options.verify, number=number)
+
+    def _fuse(self, key: Any, step: Step, planned: Planned, written: schedule.Schedule, drafted: Written) -> Variant:
+        number = len(self.variants) if self.is_numbered else None
+        functions = inductor_plan.functions(drafted, number)
+        self.by_plan[key] = Variant(step, planned, drafted.phases, written, *functions)
+        self.variants.append(self.by_plan[key])
+        return self.by_plan[key]
 
     def run_backward(self, variant: Variant, arguments: list[Any], leaves: dict[int, torch.Tensor]) -> Any:
         """Runs a backward; gradients of these leaves are given away as soon as they are made, where that was asked for."""

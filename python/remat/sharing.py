@@ -24,7 +24,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from . import torch_compat, watch
+from . import inductor_fit, torch_compat, watch
 from .budget import format_bytes, in_bytes
 from .distributed import gradient_bucket_bytes
 from .errors import BudgetExceeded, BudgetTooSmall, BudgetWarning
@@ -137,6 +137,8 @@ class Session:
     def _plan_whole(self, runner: Runner, sizes: tuple[int, ...], *, gradients: int, is_first: bool = False) -> Variant:
         """A plan for a region that is the whole model, at the top of its bucket or, where that does not fit, for its size."""
         options = runner.options
+        if runner.is_fused:
+            return self._fit_whole(runner, gradients, is_first=is_first)
         for attempt in (buckets(sizes), sizes):
             step = runner.step_for(attempt)
             if not gradients:
@@ -158,6 +160,16 @@ class Session:
                 self._keep((runner.index, attempt), gradients, {runner.index: variant})
                 return variant
         raise AssertionError("the loop returns or raises")
+
+    def _fit_whole(self, runner: Runner, gradients: int, *, is_first: bool) -> Variant:
+        """The same for Inductor, whose code decides what a plan holds."""
+        key, begin = (runner.index, ()), time.perf_counter()
+        budget_of: Callable[[int], int] = lambda plain: self.budgets.setdefault(key, _budget(runner.options, plain))  # noqa: E731
+        variant = inductor_fit.whole(runner, gradients, budget_of, self.say)
+        self._keep(key, gradients, {runner.index: variant})
+        if not is_first:
+            report(variant.step, variant.planned, runner.options, time.perf_counter() - begin, variant.keep_all_peak)
+        return variant
 
     # While running.
 
@@ -445,11 +457,15 @@ class Session:
         if key not in self.budgets:
             self.budgets[key] = _budget(options, keep_all - gradients)
         begin = time.perf_counter()
-        plans: list[Planned] = Together(steps, local, always, options).plan(self.budgets[key])
+        if options.compiler == "inductor":
+            variants = inductor_fit.together(runners, steps, local, always, self.budgets[key], options)
+        else:
+            plans: list[Planned] = Together(steps, local, always, options).plan(self.budgets[key])
+            variants = [runner.write(step, plan) for runner, step, plan in zip(runners, steps, plans, strict=True)]
         choice = {}
-        for runner, step, planned in zip(runners, steps, plans, strict=True):
-            choice[runner.index] = runner.write(step, planned)
-            report(step, planned, options, time.perf_counter() - begin, keep_all)
+        for runner, step, variant in zip(runners, steps, variants, strict=True):
+            choice[runner.index] = variant
+            report(step, variant.planned, options, time.perf_counter() - begin, keep_all)
         self._keep(key, gradients, choice)
         return choice
 

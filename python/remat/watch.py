@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from . import allocations
 from .measure import LiveStorages, storage_bytes
 
 # Whether there may be modes to take away.
@@ -33,6 +34,11 @@ class Watch(LiveStorages):
         self.highest = max(self.highest, self.current)
         return result
 
+    def allocated(self, tensor: torch.Tensor) -> None:
+        """Compiled code made a tensor."""
+        super().allocated(tensor)
+        self.highest = max(self.highest, self.current)
+
     def own(self, tensors: Iterable[Any]) -> int:
         """Takes note of tensors that were there before, and returns the bytes of their storages."""
         here = [t for t in tensors if isinstance(t, torch.Tensor) and t.device.type == self.device_type]
@@ -49,6 +55,8 @@ class Watch(LiveStorages):
     def start(self) -> bool:
         """Begins to count, where that is possible."""
         self.is_running = _restack(lambda modes: [self, *modes])
+        if self.is_running:
+            allocations.listen(self)
         return self.is_running
 
     def stop(self) -> None:
@@ -56,6 +64,7 @@ class Watch(LiveStorages):
         global _has_ended
         _has_ended = True
         self.is_running = False
+        allocations.unlisten(self)
         self.live.clear()
 
 
