@@ -123,6 +123,11 @@ def capture(module: fx.GraphModule, n_forward_outputs: int, shapes: Shapes | Non
     return _Reader(module, n_forward_outputs, shapes or Shapes()).read()
 
 
+def has_collectives(region: Region) -> bool:
+    """Whether a graph meets those of other ranks while it runs."""
+    return any(getattr(op.node.target, "namespace", None) in COLLECTIVE_NAMESPACES for op in region.ops)
+
+
 class _Reader:
     def __init__(self, module: fx.GraphModule, n_forward_outputs: int, shapes: Shapes) -> None:
         self.module = module
