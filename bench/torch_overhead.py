@@ -3,7 +3,7 @@
     python bench/torch_overhead.py [--models resnet152,gpt2] [--rounds 9] [--only planning|step] [--threads 1] [--out table.md]
 
 Planning: all seconds that remat itself spends before the first step (reading the joint graph, costs, plan, writing the two
-functions), for budgets along the range from the floor to the peak without recomputation. Tracing by torch.compile is not
+functions and checking them), for budgets along the range from the floor to the peak without recomputation. Tracing by torch.compile is not
 ours and not counted. Step: a step of the backend without a budget against `aot_eager`, which runs the same graph op by op, and
 against the uncompiled model, all in turns; ratios are medians over rounds. The table is printed row by row.
 """
@@ -19,7 +19,7 @@ from typing import Any
 
 import remat
 import torch
-from remat import codegen
+from remat import codegen, schedule
 from torch import nn
 from torch.nn import functional as F
 
@@ -78,26 +78,37 @@ def seconds_of_step(step: Any, module: nn.Module, batch: tuple[Any, ...]) -> flo
     return time.perf_counter() - begin
 
 
-def first_step(module: nn.Module, batch: tuple[Any, ...], budget: int) -> tuple[remat.RegionReport, float]:
-    """What was compiled, and the seconds that were remat's own."""
-    writing = 0.0
-    write = codegen.boxed
+class Stopwatch:
+    """Adds up the seconds of a function of a module."""
 
-    def timed(graph: Any) -> Any:
-        nonlocal writing
-        begin = time.perf_counter()
-        function = write(graph)
-        writing += time.perf_counter() - begin
-        return function
+    def __init__(self, module: Any, name: str) -> None:
+        self.module, self.name = module, name
+        self.function = getattr(module, name)
+        self.seconds = 0.0
 
+    def __enter__(self) -> Stopwatch:
+        def timed(*args: Any) -> Any:
+            begin = time.perf_counter()
+            try:
+                return self.function(*args)
+            finally:
+                self.seconds += time.perf_counter() - begin
+
+        setattr(self.module, self.name, timed)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        setattr(self.module, self.name, self.function)
+
+
+def first_step(module: nn.Module, batch: tuple[Any, ...], budget: int) -> tuple[remat.RegionReport, float, float]:
+    """What was compiled, the seconds that were remat's own, and those of them that checked what was written."""
     torch._dynamo.reset()
-    codegen.boxed = timed
-    try:
+    graphs, source = Stopwatch(schedule, "check_graphs"), Stopwatch(codegen, "check_source")
+    with Stopwatch(codegen, "boxed") as writing, graphs, source:
         remat.compile(module, budget=budget)(*batch).backward()
-    finally:
-        codegen.boxed = write
     report = remat.regions()[-1]
-    return report, report.planning_seconds + writing
+    return report, report.planning_seconds + writing.seconds, graphs.seconds + source.seconds
 
 
 def planning(name: str, table: Table) -> None:
@@ -105,16 +116,16 @@ def planning(name: str, table: Table) -> None:
     plan = remat.plan(module.train(), batch)
     table.add(f"### {name}: what is added before the first step")
     table.add("")
-    table.add("| operations | place in the range | budget MiB | planned peak MiB | added time | seconds of remat |")
-    table.add("|---|---|---|---|---|---|")
+    table.add("| operations | place in the range | budget MiB | planned peak MiB | added time | seconds of remat | of them checks |")
+    table.add("|---|---|---|---|---|---|---|")
     floor, top = plan.floor, plan.keep_all_peak
     for fraction in FRACTIONS:
         # One byte more than the floor, whose plan is known by now.
         budget = floor + max(int(fraction * (top - floor)), 1)
-        report, seconds = first_step(module, batch, budget)
+        report, seconds, checking = first_step(module, batch, budget)
         table.add(
             f"| {report.n_ops} | {100 * fraction:.0f} % | {budget / 2**20:.1f} | {report.predicted_peak / 2**20:.1f}"
-            f" | {100 * report.overhead:.1f} % | {seconds:.2f} |"
+            f" | {100 * report.overhead:.1f} % | {seconds:.2f} | {checking:.2f} |"
         )
     table.add("")
 

@@ -108,6 +108,18 @@ class _Compiler:
 
     def forward(self, module: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
         """Compiles forward."""
+        run = self._forward(module, example_inputs)
+        ranks = watch()
+        if ranks is None:
+            return run
+
+        def known_to_others(arguments: list[Any]) -> Any:
+            ranks.count_call()
+            return run(arguments)
+
+        return _boxed(known_to_others)
+
+    def _forward(self, module: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
         runner = self.runner
         if runner is not None and runner.is_numbered:
             runner.can_switch = torch_compat.allows_other_saved_tensors()

@@ -123,6 +123,11 @@ def capture(module: fx.GraphModule, n_forward_outputs: int, shapes: Shapes | Non
     return _Reader(module, n_forward_outputs, shapes or Shapes()).read()
 
 
+def has_collectives(region: Region) -> bool:
+    """Whether a graph meets those of other ranks while it runs."""
+    return any(getattr(op.node.target, "namespace", None) in COLLECTIVE_NAMESPACES for op in region.ops)
+
+
 class _Reader:
     def __init__(self, module: fx.GraphModule, n_forward_outputs: int, shapes: Shapes) -> None:
         self.module = module
@@ -146,6 +151,7 @@ class _Reader:
         self.volatile: set[int] = set()
         self.ops: dict[fx.Node, Op] = {}
         self.from_tangents: set[fx.Node] = set()
+        self.late = torch_compat.traced_in_backward(module.graph, n_forward_outputs)
 
     def read(self) -> Region:
         wanted = self._wanted()
@@ -172,10 +178,10 @@ class _Reader:
         )
 
     def _wanted(self) -> set[fx.Node]:
-        """Nodes that an output or an effect needs."""
+        """Nodes that an output or an effect needs. A random draw has one: the state of the generator."""
         wanted: set[fx.Node] = set()
         roots = [node for node in (*self.forward_outputs, *self.backward_outputs) if isinstance(node, fx.Node)]
-        roots += [node for node in self.module.graph.nodes if node.op == "call_function" and _has_effect(node)]
+        roots += [node for node in self.module.graph.nodes if node.op == "call_function" and (_has_effect(node) or _is_random(node))]
         while roots:
             node = roots.pop()
             if node not in wanted:
@@ -247,7 +253,8 @@ class _Reader:
             makes=made,
             may_repeat=not is_fixed_point,
             is_ordered=is_fixed_point and not _gives_away(node),
-            is_backward=node in self.from_tangents,
+            # What has no effect may move between the passes.
+            is_backward=node in self.from_tangents or (is_fixed_point and node in self.late),
         )
         self.needs[node] = frozenset(made) if made else read
         self.storages[node] = frozenset(_key(tensor) for tensor in tensors_of(node))

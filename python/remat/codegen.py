@@ -8,12 +8,13 @@ loop and the dictionaries of an interpreter would cost more than many small oper
 
 from __future__ import annotations
 
-import itertools
 import operator
 from collections.abc import Callable
 from typing import Any
 
 from torch import fx
+
+from .checks import check_source
 
 LITERALS = (bool, int, str, type(None))
 
@@ -23,6 +24,7 @@ def boxed(module: fx.GraphModule) -> Callable[[list[Any]], Any]:
     writer = _Writer(module)
     source = writer.write()
     scope: dict[str, Any] = dict(writer.constants)
+    check_source(source, scope, module)
     exec(compile(source, "<remat schedule>", "exec"), scope)  # noqa: S102
     function = scope["run"]
     function._boxed_call = True
@@ -35,18 +37,18 @@ class _Writer:
         self.module = module
         self.constants: dict[str, Any] = {}
         self.names: dict[int, str] = {}
-        # Names of nodes come from operations and inputs, which anyone may name; constants keep clear of them.
-        self.taken = {node.name for node in module.graph.nodes} | {"args", "run"}
-        self.fresh = itertools.count()
+        # Names of nodes come from operations and inputs, which anyone may name; the other names keep clear of them.
+        self.taken = {node.name for node in module.graph.nodes}
+        self.arguments = self._fresh("args")
 
     def write(self) -> str:
         nodes = list(self.module.graph.nodes)
         dying = _last_uses(nodes)
         inputs = [node for node in nodes if node.op == "placeholder"]
-        lines = ["def run(args):"]
+        lines = [f"def run({self.arguments}):"]
         if inputs:
-            lines.append(f"    {', '.join(node.name for node in inputs)}, = args")
-        lines.append("    args.clear()")
+            lines.append(f"    {', '.join(node.name for node in inputs)}, = {self.arguments}")
+        lines.append(f"    {self.arguments}.clear()")
         for node in nodes:
             if node.op != "placeholder":
                 lines.append("    " + self._line(node))
@@ -83,9 +85,16 @@ class _Writer:
     def _constant(self, value: Any) -> str:
         """A name for an object; floats too, because a text might not be the same number (`inf`, `nan`)."""
         if id(value) not in self.names:
-            self.names[id(value)] = next(name for n in self.fresh if (name := f"constant_{n}") not in self.taken)
+            self.names[id(value)] = self._fresh(f"constant_{len(self.names)}")
             self.constants[self.names[id(value)]] = value
         return self.names[id(value)]
+
+    def _fresh(self, name: str) -> str:
+        """A name that nothing else has."""
+        while name in self.taken:
+            name += "_"
+        self.taken.add(name)
+        return name
 
 
 def _last_uses(nodes: list[fx.Node]) -> dict[fx.Node, list[fx.Node]]:

@@ -39,6 +39,12 @@ class BudgetTooSmall(RematError):
         self.op = op
         self.source = source
 
+    @property
+    def facts(self) -> dict[str, object]:
+        """What this error can be made from again, in another process."""
+        numbers = {"budget": self.budget, "lowest_peak": self.lowest_peak, "proven_floor": self.proven_floor}
+        return {"message": self.message, **numbers, "op": self.op, "source": self.source}
+
 
 class BudgetExceeded(RematError):
     """A step does not keep the budget, for a reason outside of the plan. Only raised with `strict=True`."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import json
 from collections import Counter
 from typing import Any
 
@@ -15,9 +16,9 @@ from torch import fx
 from . import costs, inductor, problem
 from .budget import in_bytes
 from .cache import PlanCache, reprice
-from .capture import Region, capture
+from .capture import Region, capture, has_collectives
 from .distributed import watch
-from .errors import RematError
+from .errors import BudgetTooSmall, RematError
 from .options import Options
 from .planner import Planned, book_of, find
 from .problem import Outside, Step
@@ -48,26 +49,35 @@ def _read(region: Region, options: Options) -> Step:
 
 
 def decide(step: Step, options: Options) -> Planned:
-    """The plan for a step, the same on all ranks."""
+    """The plan for a step: the same on all ranks, unless this rank compiles alone and its graph allows that."""
     budget = None if options.budget is None else in_bytes(options.budget, step.keep_all_peak)
     ranks = watch()
     if ranks is None:
-        planned = _plan(step, budget, options)
-    else:
-        own = {"hash": step.hash, "budget": budget, "costs": problem.node_costs(step)}
+        return _plan(step, budget, options)
+    own = {"hash": step.hash, "budget": budget, "costs": problem.node_costs(step), "is_shared": has_collectives(step.region)}
 
-        def make(all_costs: list[list[float]]) -> str:
-            highest = [max(of_node) for of_node in zip(*all_costs, strict=True)]
+    def make(all_costs: list[list[float]]) -> str:
+        highest = [max(of_node) for of_node in zip(*all_costs, strict=True)]
+        try:
             return _plan(problem.with_costs(step, highest), budget, options).text
+        except BudgetTooSmall as error:
+            # An answer like a plan: all ranks are told the same, and may ask for another one together.
+            return json.dumps({"too_small": error.facts})
 
-        def check(text: str) -> None:
-            faults = step.problem.check(reprice(text, step.text))
-            if faults:
-                raise RematError(f"bug: the plan of rank 0 is not valid on rank {ranks.rank}: {'; '.join(faults)}")
+    def check(text: str) -> None:
+        if "too_small" in json.loads(text):
+            return
+        faults = step.problem.check(reprice(text, step.text))
+        if faults:
+            raise RematError(f"bug: the plan of rank 0 is not valid on rank {ranks.rank}: {'; '.join(faults)}")
 
-        text = ranks.agree(own, make, check, options.timeout)
-        planned = Planned.read(text, budget if budget is not None else step.keep_all_peak)
-    return planned
+    text = ranks.agree(own, make, check, options.timeout)
+    if text is None:
+        return _plan(step, budget, options)
+    refusal = json.loads(text).get("too_small")
+    if refusal is not None:
+        raise BudgetTooSmall(**refusal)
+    return Planned.read(text, budget if budget is not None else step.keep_all_peak)
 
 
 def _plan(step: Step, budget: int | None, options: Options) -> Planned:

@@ -20,6 +20,9 @@ from torch import fx
 
 from . import torch_compat
 from .capture import Op, Region, op_name, source_line, tensor_of
+from .checks import check_graphs
+from .plan_number import number_of as number_of
+from .plan_number import numbered
 from .problem import Step
 from .rewrites import second_run
 from .verify import compare, digest
@@ -42,17 +45,9 @@ def build(step: Step, plan: PlanSteps, *, verify: bool, number: int | None = Non
     With a `number`, forward saves an empty tensor that carries it, first of all tensors, so that backward can tell by
     which of several plans forward ran; and the same integers are saved whatever the plan.
     """
-    return _Emitter(step, plan, verify, number).emit()
-
-
-def numbered(number: int) -> torch.Tensor:
-    """An empty tensor that carries a number in its shape."""
-    return torch.empty((0, number))
-
-
-def number_of(tensor: torch.Tensor) -> int:
-    """The number that an empty tensor carries."""
-    return tensor.shape[1]
+    written = _Emitter(step, plan, verify, number).emit()
+    check_graphs(step, plan, written.forward.graph, written.backward.graph, number)
+    return written
 
 
 class _Emitter:

@@ -45,6 +45,26 @@ def is_tangent(node: fx.Node) -> bool:
     return node.op == "placeholder" and "tangents" in str(node.target)
 
 
+def traced_in_backward(graph: fx.Graph, n_forward_outputs: int) -> frozenset[fx.Node]:
+    """Nodes that AOTAutograd met while it traced backward, as far as it notes that.
+
+    It marks the operations of forward that have inputs. So those behind the last of them are of backward, but for what
+    an output of forward needs.
+    """
+    nodes = list(graph.nodes)
+    marked = [place for place, node in enumerate(nodes) if node.meta.get("partitioner_tag") == "is_forward"]
+    if not marked:
+        return frozenset()
+    pending = [node for node in nodes[-1].args[0][:n_forward_outputs] if isinstance(node, fx.Node)]
+    forward: set[fx.Node] = set()
+    while pending:
+        node = pending.pop()
+        if node not in forward:
+            forward.add(node)
+            pending.extend(node.all_input_nodes)
+    return frozenset(nodes[marked[-1] + 1 :]) - forward
+
+
 def is_input_mutation(description: Any) -> bool:
     """Whether an output of the joint graph is the new content of an input."""
     return type(description).__name__ == "InputMutationAOTOutput"

@@ -54,7 +54,7 @@ def train_step(model: Any, module: nn.Module, batch: tuple[Any, ...]) -> Result:
     return Result(loss.detach(), gradients, [b.clone() for b in module.buffers()], torch.random.get_rng_state())
 
 
-def trace(module: nn.Module, batch: tuple[Any, ...], options: Options) -> Traced:
+def trace(module: nn.Module, batch: tuple[Any, ...], options: Options, *, dynamic: bool = False) -> Traced:
     """Traces a model and runs it once without a budget."""
     found: dict[str, Any] = {}
 
@@ -81,7 +81,7 @@ def trace(module: nn.Module, batch: tuple[Any, ...], options: Options) -> Traced
     )
     torch._dynamo.reset()
     torch_compat.ignore_repeated_warnings()
-    compiled = torch.compile(module, backend=backend, fullgraph=True, dynamic=False)
+    compiled = torch.compile(module, backend=backend, fullgraph=True, dynamic=dynamic)
     buffers = [b.clone() for b in module.buffers()]
     with torch_compat.no_autograd_cache():
         compiled(*batch).backward()

@@ -34,6 +34,14 @@ def _train(rank: int, scenario: str) -> str:
 
     if scenario == "sharded":
         return _train_sharded(rank)
+    if scenario == "tries again":
+        return _try_again(rank)
+    if scenario == "other shape":
+        return _train_with_another_shape(rank)
+    if scenario == "other shape with collectives":
+        return _train_with_collectives(rank)
+    if scenario == "tight and dynamic":
+        return _train_tightly()
     module, batch = make("mlp")
     if scenario == "other model" and rank == 1:
         module.model.append(torch.nn.Identity()).append(torch.nn.Tanh())
@@ -50,8 +58,83 @@ def _train(rank: int, scenario: str) -> str:
         if scenario == "dies later" and rank == 1 and step == 1:
             os._exit(3)
         model(*batch).backward()
+    return f"{remat.regions()[-1].plan_hash} {_digest(module)}"
+
+
+def _digest(module: torch.nn.Module) -> str:
     gradient = torch.cat([p.grad.flatten() for p in module.parameters()]).double().sum().item()
-    return f"{remat.regions()[-1].plan_hash} {gradient!r}"
+    return repr(gradient)
+
+
+def _try_again(rank: int) -> str:
+    """A round that fails for all, and one that succeeds."""
+    import remat
+    from zoo import make
+
+    module, batch = make("mlp")
+    budget = "1kB" if rank == 1 else "65%"
+    try:
+        remat.compile(module, budget=budget, effort=0.01)(*batch)
+        return "no failure"
+    except remat.RankFailure as error:
+        assert "rank 1 compiles another budget" in str(error), error
+    torch._dynamo.reset()
+    module, batch = make("mlp")
+    remat.compile(module, budget="65%", effort=0.01)(*batch).backward()
+    return f"{remat.regions()[-1].plan_hash} {_digest(module)}"
+
+
+def _train_with_another_shape(rank: int) -> str:
+    """In its second step rank 1 gets fewer examples than rank 0, and compiles again."""
+    import remat
+    from torch.nn.parallel import DistributedDataParallel
+    from zoo import make
+
+    module, (x, target) = make("mlp")
+    model = DistributedDataParallel(remat.compile(module, budget=900_000, effort=0.01))
+    for n_examples in (256, 128 if rank == 1 else 256, 256):
+        module.zero_grad(set_to_none=True)
+        model(x[:n_examples], target[:n_examples]).backward()
+    return f"same {_digest(module)}"
+
+
+class _Scaled(torch.nn.Module):
+    """A model whose ranks meet inside of the graph."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        from torch.nn import GELU, Linear
+
+        self.layers = torch.nn.Sequential(*(layer for _ in range(3) for layer in (Linear(32, 32), GELU())))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        from torch.distributed import _functional_collectives as collectives
+
+        scale = collectives.all_reduce(x.detach().square().mean(), "sum", dist.group.WORLD)
+        return self.layers(x / scale.sqrt()).square().mean()
+
+
+def _train_with_collectives(rank: int) -> str:
+    import remat
+
+    torch.manual_seed(0)
+    module = _Scaled()
+    compiled = remat.compile(module, budget="90%", effort=0.01)
+    for n_examples in (64, 48 if rank == 1 else 64):
+        compiled(torch.randn(n_examples, 32)).backward()
+    return "no failure"
+
+
+def _train_tightly() -> str:
+    """A budget that suffices for the shape, but not for the top of its bucket: all ranks plan twice."""
+    import remat
+    from zoo import make
+
+    module, (x, target) = make("mlp")
+    x, target = x[:200], target[:200]
+    floor = remat.plan(module, (x, target), effort=0.01).floor
+    remat.compile(module, budget=int(1.02 * floor), dynamic=True, effort=0.01)(x, target).backward()
+    return f"{remat.regions()[-1].plan_hash} {_digest(module)}"
 
 
 class _Block(torch.nn.Module):
@@ -148,3 +231,27 @@ def test_a_rank_that_dies_between_steps_stops_the_others(tmp_path: Path) -> None
 def test_sharded_models_run_the_same_plan_with_the_same_bits(tmp_path: Path) -> None:
     results, _ = _run(2, tmp_path, "sharded")
     assert len(set(results)) == 1 and results[0].endswith("sharded"), results
+
+
+def test_after_a_failure_the_ranks_plan_again(tmp_path: Path) -> None:
+    results, _ = _run(2, tmp_path, "tries again")
+    assert len(set(results)) == 1 and " " in results[0] and "Error" not in results[0], results
+
+
+def test_a_rank_with_another_shape_compiles_alone(tmp_path: Path) -> None:
+    results, _ = _run(2, tmp_path, "other shape")
+    assert len(set(results)) == 1 and results[0].startswith("same"), results
+
+
+def test_a_rank_with_another_shape_and_collectives_stops_all(tmp_path: Path) -> None:
+    begin = time.monotonic()
+    results, apart = _run(2, tmp_path, "other shape with collectives")
+    assert "RankFailure" in results[1] and "rank 1 compiles again, and rank 0 does not" in results[1], results
+    assert "Error" in results[0], results
+    # The collective in which rank 0 waits ends with the process of rank 1.
+    assert apart < 20 and time.monotonic() - begin < 120
+
+
+def test_a_budget_too_small_for_a_bucket_is_refused_for_all_and_the_shape_is_planned(tmp_path: Path) -> None:
+    results, _ = _run(2, tmp_path, "tight and dynamic")
+    assert len(set(results)) == 1 and " " in results[0] and "Error" not in results[0], results
