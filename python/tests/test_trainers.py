@@ -19,7 +19,10 @@ import torch.distributed as dist
 import torch.multiprocessing as mp
 from remat.in_place import CompiledCall
 from torch import nn
-from trainer_cases import DDP_RUNS, RUNS, SITUATIONS, Classifier, accelerated, gpt2, huggingface, judge, loader, plain, same_bits
+from trainer_cases import DDP_RUNS, RUNS, SITUATIONS, judge
+from trainer_hf import check_pretrained, huggingface
+from trainer_loops import accelerated, plain
+from trainer_models import Classifier, gpt2, loader, same_bits, scratch
 from trainers_table import documented
 
 HOLDS = ("holds", "holds (a)")
@@ -28,7 +31,7 @@ AGAIN = "write the table of docs/trainers.md anew with python/tests/trainers_tab
 
 @pytest.mark.parametrize(("trainer", "situation"), RUNS, ids=lambda name: name.replace(" ", "-"))
 def test_training_within_a_budget_goes_as_documented(trainer: str, situation: str) -> None:
-    verdict = judge(trainer, RUNS[trainer, situation])
+    verdict = judge(RUNS[trainer, situation])
     assert verdict in (*HOLDS, "refused", "over, with a warning"), f"a promise is broken: {verdict}"
     assert verdict == documented()[trainer, situation], AGAIN
 
@@ -46,7 +49,7 @@ def _rank(rank: int, folder: str) -> None:
     )  # fmt: skip
     torch.set_num_threads(1)
     dist.init_process_group("gloo", store=dist.FileStore(f"{folder}/store", 2), rank=rank, world_size=2)
-    verdicts = {"/".join(key): judge(key[0], run) for key, run in DDP_RUNS.items()}
+    verdicts = {"/".join(key): judge(run) for key, run in DDP_RUNS.items()}
     Path(folder, f"verdicts-{rank}").write_text(json.dumps(verdicts))
 
 

@@ -41,7 +41,7 @@ def main() -> None:
     verdicts = {}
     for key, run in RUNS.items():
         torch._dynamo.reset()
-        verdicts[key] = judge(key[0], run)
+        verdicts[key] = judge(run)
         print(*key, verdicts[key], sep=": ", flush=True)
     with tempfile.TemporaryDirectory() as folder:
         first, second = ddp_verdicts(Path(folder))
