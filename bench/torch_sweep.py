@@ -6,16 +6,18 @@
 The models are those of python/tests: some from torchvision, timm and transformers, some of our own. Each runs in a process of
 its own, with its loss inside and outside of the compiled module, at three budgets: the peak of eager training, near the floor, and
 midway (python/tests/sweep_cells.py). Every cell is a line of the file of `--out`; models that the file already has are left out, so
-that a sweep resumes where it stopped. Exit code 1 when a promise was broken, 0 otherwise.
+that a sweep resumes where it stopped. Exit code 1 when a promise was broken, 2 for bad input, 0 otherwise.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
-import subprocess
+import multiprocessing
 import sys
 import time
+import traceback
 from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
@@ -36,34 +38,54 @@ def groups() -> dict[str, dict[str, Any]]:
     return {"tests": MODELS, "text": TEXT, "vision": VISION, "timm": TIMM, "forms": FORMS}
 
 
-def examine(name: str) -> None:
-    """Runs one model and prints its cells as lines of JSON."""
+def examine(name: str, answer: Any) -> None:
+    """Runs one model and sends its cells."""
     import torch
     from sweep_cells import INSIDE, LOSSES, OUTSIDE, cells
 
     torch.set_num_threads(1)
-    makers = {name: make for group in groups().values() for name, make in group.items()}
-    make = makers[name]
-    # A loss of another kind for every model.
-    loss = list(LOSSES)[list(makers).index(name) % len(LOSSES)]
-    has_scores = hasattr(make()[0], "scores")
-    for place in (INSIDE, OUTSIDE) if has_scores else (INSIDE,):
-        for cell in cells(make, place, loss):
-            print(json.dumps({"model": name, **asdict(cell), "is_broken": cell.is_broken}), flush=True)
+    try:
+        makers = {name: make for group in groups().values() for name, make in group.items()}
+        make = makers[name]
+        # A loss of another kind for every model.
+        loss = list(LOSSES)[list(makers).index(name) % len(LOSSES)]
+        for place in (INSIDE, OUTSIDE) if hasattr(make()[0], "scores") else (INSIDE,):
+            for cell in cells(make, place, loss):
+                answer.send({"model": name, **asdict(cell), "is_broken": cell.is_broken})
+    except Exception:  # noqa: BLE001 (the sweep continues, the line tells)
+        answer.send(_failure(name, traceback.format_exc()[-1500:]))
+
+
+def _failure(name: str, text: str) -> dict[str, Any]:
+    return {"model": name, "place": "", "share": "", "verdict": "FAILED", "is_broken": True, "messages": [text]}
 
 
 def run(name: str) -> list[dict[str, Any]]:
     """The cells of one model, from a process of its own; a line about the failure where it dies."""
-    command = [sys.executable, __file__, "--examine", name]
+    context = multiprocessing.get_context("fork")
+    receiver, sender = context.Pipe(duplex=False)
+    process = context.Process(target=examine, args=(name, sender))
+    process.start()
+    sender.close()
+    found: list[dict[str, Any]] = []
+    deadline = time.monotonic() + TIMEOUT
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT)
-        output, failure = done.stdout, "" if done.returncode == 0 else f"exit code {done.returncode}: {done.stderr[-1500:]}"
-    except subprocess.TimeoutExpired as error:
-        output, failure = (error.stdout or b"").decode(), f"took more than {TIMEOUT} s"
-    found = [json.loads(line) for line in output.splitlines() if line.startswith("{")]
-    if failure:
-        found.append({"model": name, "place": "", "share": "", "verdict": "FAILED", "is_broken": True, "messages": [failure]})
+        while receiver.poll(max(deadline - time.monotonic(), 0)):
+            found.append(receiver.recv())
+        process.kill()
+        found.append(_failure(name, f"took more than {TIMEOUT} s"))
+    except EOFError:
+        # The process has ended.
+        process.join()
+        if process.exitcode:
+            found.append(_failure(name, f"ended with exit code {process.exitcode}"))
     return found
+
+
+def preload() -> None:
+    """Imports once what every process needs. Nothing is run, because autograd does not survive a fork."""
+    for module in ("torch._dynamo", "torch._functorch.aot_autograd", "torchvision", "timm", "transformers", "remat.api"):
+        importlib.import_module(module)
 
 
 def table(lines: list[dict[str, Any]]) -> str:
@@ -91,16 +113,18 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=1e9, help="begin no model after this time")
     parser.add_argument("--out", type=Path)
     parser.add_argument("--table", type=Path, metavar="FILE", help="print the table of an earlier sweep")
-    parser.add_argument("--examine", metavar="MODEL", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    if arguments.examine:
-        examine(arguments.examine)
-        return 0
     path = arguments.table or arguments.out
     lines = [json.loads(line) for line in path.read_text().splitlines()] if path and path.exists() else []
     if not arguments.table:
         wanted = arguments.groups.split(",") if arguments.groups else list(groups())
+        if unknown := [group for group in wanted if group not in groups()]:
+            parser.error(f"no group {', '.join(unknown)}; known are {', '.join(groups())}")
         names = arguments.models.split(",") if arguments.models else [name for group in wanted for name in groups()[group]]
+        known = {name for group in groups().values() for name in group}
+        if unknown := [name for name in names if name not in known]:
+            parser.error(f"no model {', '.join(unknown)}; known are {', '.join(sorted(known))}")
+        preload()
         begin, done = time.perf_counter(), {line["model"] for line in lines}
         for name in names:
             if name in done or time.perf_counter() - begin > arguments.seconds:

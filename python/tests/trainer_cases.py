@@ -11,13 +11,14 @@ from torch import nn
 from trainer_hf import huggingface, supervised
 from trainer_loops import accelerated, lit, plain
 from trainer_models import COMPILED, Outcome, adapter, bert, gpt2, llama, same_bits, tall
+from trainer_shards import sharded_accelerate, sharded_huggingface
 
 Runs = dict[tuple[str, str], Callable[[Any], Outcome]]
 
 HF, PEFT, TRL, ACCELERATE, LIGHTNING, PLAIN = "transformers Trainer", "PEFT LoRA", "TRL SFT", "accelerate", "Lightning", "plain loop"
 STEPS, EVALUATION, RESUME = "steps", "evaluation", "save and resume"
-ACCUMULATION, CHECKPOINTING, BF16, DDP = "accumulation", "gradient checkpointing", "bf16", "DDP"
-SITUATIONS = (STEPS, ACCUMULATION, EVALUATION, RESUME, CHECKPOINTING, BF16, DDP)
+ACCUMULATION, CHECKPOINTING, BF16, DDP, FSDP2 = "accumulation", "gradient checkpointing", "bf16", "DDP", "FSDP2"
+SITUATIONS = (STEPS, ACCUMULATION, EVALUATION, RESUME, CHECKPOINTING, BF16, DDP, FSDP2)
 # Arguments of the trainers that are built on that of transformers.
 TWICE, CHECKPOINTED, TYPE = {"gradient_accumulation_steps": 2}, {"gradient_checkpointing": True}, {"bf16": True}
 EVALUATED = {"eval_strategy": "steps", "eval_steps": 1}
@@ -62,21 +63,27 @@ RUNS: Runs = {
     (PLAIN, BF16): lambda budget: plain(budget, bf16=True),
 }
 # In two processes. The plain loop has several buckets, for which Dynamo would cut the model.
-DDP_RUNS: Runs = {
+RANK_RUNS: Runs = {
     (HF, DDP): lambda budget: huggingface(gpt2, budget, **IN_TWO),
     (PEFT, DDP): lambda budget: huggingface(adapter, budget, **IN_TWO),
     (TRL, DDP): lambda budget: supervised(tall, budget, **IN_TWO),
     (ACCELERATE, DDP): lambda budget: accelerated(budget),
     (LIGHTNING, DDP): lambda budget: lit(budget, strategy="ddp", devices=2),
     (PLAIN, DDP): lambda budget: plain(budget, wrap=lambda m: nn.parallel.DistributedDataParallel(m, bucket_cap_mb=0.02)),
+    (HF, FSDP2): sharded_huggingface,
+    (ACCELERATE, FSDP2): sharded_accelerate,
 }
 FRACTION = 0.85
+# With gradient checkpointing there is little left in SFTTrainer but the scratch tensor of its loss, which lies outside of the model.
+FRACTIONS = {(TRL, CHECKPOINTING): 1.0}
 
 
-def judge(run: Callable[[Any], Outcome]) -> str:
+def judge(trainer: str, situation: str) -> str:
     """Trains without and within a budget of a part of the eager peak, and says in a few words how that went."""
+    key = trainer, situation
+    run = {**RUNS, **RANK_RUNS}[key]
     eager = run(None)
-    budget = int(FRACTION * eager.peak)
+    budget = int(FRACTIONS.get(key, FRACTION) * eager.peak)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:

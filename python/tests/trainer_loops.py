@@ -138,5 +138,7 @@ def plain(
                             model(x, y)
                         model.train()
             peaks.append(peak.bytes)
+            if budget is not None:
+                assert len(module._compiled_call_impl.session.runners) == 1, "the model was cut into the buckets of DDP"
             torch.save({"model": module.state_dict(), "optimizer": optimizer.state_dict()}, folder / "state.pt")
     return Outcome(max(peaks), state_of(module))

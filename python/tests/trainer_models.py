@@ -36,7 +36,9 @@ def same_bits(a: Outcome, b: Outcome) -> bool:
 
 
 def state_of(module: nn.Module) -> dict[str, torch.Tensor]:
-    return {name: tensor.detach().clone() for name, tensor in module.state_dict().items()}
+    """Copies of all tensors; of sharded ones, what this process has."""
+    local = lambda tensor: tensor.to_local() if hasattr(tensor, "to_local") else tensor  # noqa: E731
+    return {name: local(tensor).detach().clone() for name, tensor in module.state_dict().items()}
 
 
 class Tokens(torch.utils.data.Dataset):
@@ -89,7 +91,7 @@ def bert() -> nn.Module:
 
 def tall() -> nn.Module:
     """For TRL, whose loss holds 128 KiB for every token whatever the model: the model must be of about that size to matter."""
-    return language_model("gpt2", n_layers=6, width=192)
+    return language_model("gpt2", n_layers=3, width=256)
 
 
 def adapter() -> nn.Module:
