@@ -91,7 +91,8 @@ def judge(trainer: str, situation: str) -> str:
         except remat.BudgetTooSmall:
             return "refused"
     if within.peak > budget:
-        is_told = any(issubclass(warning.category, remat.BudgetWarning) for warning in caught)
+        messages = [str(warning.message) for warning in caught if issubclass(warning.category, remat.BudgetWarning)]
+        is_told = any("cut the model" not in message for message in messages)
         return "over, with a warning" if is_told else "OVER IN SILENCE"
     if same_bits(within, eager):
         return "holds"
