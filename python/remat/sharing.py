@@ -32,7 +32,7 @@ from .measure import storage_bytes
 from .options import Options
 from .pipeline import decide, report
 from .planner import Planned, book_of, find, lowest
-from .problem import Outside, output_values, with_outside
+from .problem import Outside, gradient_bytes, output_values, with_outside
 from .release import leaves_of
 from .runner import Runner, Variant, buckets
 from .schedule import number_of
@@ -69,7 +69,9 @@ class _Step:
     """A training step: from a forward with nothing waiting to the end of the backward after which nothing waits."""
 
     key: Key
+    # What plans must count, and what of it the meter sees: not the buckets of DDP.
     gradients: int
+    seen_gradients: int
     choice: dict[int, Variant]
     meter: Watch | None = None
     profile: Profile = field(default_factory=Profile)
@@ -213,7 +215,7 @@ class Session:
             step.sizes[runner.index] = buckets(runner.sizes(arguments))
             self._note_gap(step, meter)
             own = meter.own(arguments)
-            outside = meter.current - own - step.gradients
+            outside = meter.current - own - step.seen_gradients
             waiting = self._waiting()
             step.profile.calls.append(Call(runner.index, outside - self._saved(), waiting))
             running.profile_index = index
@@ -275,7 +277,7 @@ class Session:
         sizes = runner.sizes(arguments)
         key = (runner.index, buckets(sizes))
         gradients = self._held_gradients(runner.options)
-        step = _Step(key, gradients, self._choice(runner, sizes, key, gradients))
+        step = _Step(key, gradients, self._gradients(), self._choice(runner, sizes, key, gradients))
         self.wants_measuring = key not in self.profiles and self.n_measured < MAX_MEASUREMENTS
         if self.meter is not None:
             self._adopt(step)
@@ -332,6 +334,11 @@ class Session:
         gradients = (leaf.grad for reference in self.leaves.values() if (leaf := reference()) is not None)
         return storage_bytes(_local(g) for g in gradients if g is not None and g.layout is torch.strided)
 
+    def _all_gradients(self) -> float:
+        """Bytes of the gradients of the model after a backward; no limit is known without the model."""
+        model = self.model()
+        return float("inf") if model is None else sum(_local(p).nbytes for p in model.parameters() if p.requires_grad)
+
     def _forget(self, key: int) -> None:
         self.waiting.pop(key, None)
         step = self.step
@@ -366,7 +373,7 @@ class Session:
     def _note_gap(self, step: _Step, meter: Watch) -> None:
         if step.n_calls > 1 or step.profile.calls:
             highest = meter.mark()
-            step.profile.gaps.append(Gap(highest - step.gradients - self._saved(), self._waiting()))
+            step.profile.gaps.append(Gap(highest - step.seen_gradients - self._saved(), self._waiting()))
 
     def _note_backward(self, step: _Step, meter: Watch, running: _Running) -> int:
         """Notes what is held outside of a backward, and returns the peak that its plan has with that."""
@@ -375,7 +382,7 @@ class Session:
         call, region = step.profile.calls[place], running.variant.step.region
         tangents = [tensor for node in region.tangents for tensor in region.needs[node]]
         held = region.fixed_bytes + running.variant.phases.saved + _bytes(region, tangents) + _output_bytes(running.variant)
-        outside = meter.current - held - step.gradients - self._saved()
+        outside = meter.current - held - step.seen_gradients - self._saved()
         step.profile.calls[place] = dataclasses.replace(call, backward=outside, backward_waiting=self._waiting())
         return meter.current + running.variant.phases.backward - held + region.fixed_bytes
 
@@ -452,7 +459,10 @@ class Session:
         runners = [self.runners[region] for region in regions]
         steps = [runner.step_for(self.sizes[key][runner.index]) for runner in runners]
         options = runners[0].options
-        always = max(step.outside.always for step in steps) + gradients
+        # With `accumulates`, each step counts the gradients of its own region, but those of all regions are there.
+        earlier = [gradient_bytes(step.region) if options.accumulates else 0 for step in steps]
+        always = max(step.outside.always - own for step, own in zip(steps, earlier, strict=True))
+        always += int(min(sum(earlier), self._all_gradients())) + gradients
         keep_all = keep_all_peak(steps, local, always)
         if key not in self.budgets:
             self.budgets[key] = _budget(options, keep_all - gradients)

@@ -19,7 +19,10 @@ import torch.distributed as dist
 import torch.multiprocessing as mp
 from remat.in_place import CompiledCall
 from torch import nn
-from trainer_cases import DDP_RUNS, RUNS, SITUATIONS, Classifier, accelerated, gpt2, huggingface, judge, loader, plain, same_bits
+from trainer_cases import RANK_RUNS, RUNS, SITUATIONS, judge
+from trainer_hf import check_pretrained, huggingface
+from trainer_loops import accelerated, plain
+from trainer_models import Classifier, gpt2, loader, same_bits, scratch
 from trainers_table import documented
 
 HOLDS = ("holds", "holds (a)")
@@ -28,14 +31,14 @@ AGAIN = "write the table of docs/trainers.md anew with python/tests/trainers_tab
 
 @pytest.mark.parametrize(("trainer", "situation"), RUNS, ids=lambda name: name.replace(" ", "-"))
 def test_training_within_a_budget_goes_as_documented(trainer: str, situation: str) -> None:
-    verdict = judge(trainer, RUNS[trainer, situation])
+    verdict = judge(trainer, situation)
     assert verdict in (*HOLDS, "refused", "over, with a warning"), f"a promise is broken: {verdict}"
     assert verdict == documented()[trainer, situation], AGAIN
 
 
 def test_the_table_has_a_cell_for_every_run() -> None:
     cells = {key for key, text in documented().items() if text != "–"}
-    assert cells == set(RUNS) | set(DDP_RUNS), AGAIN
+    assert cells == set(RUNS) | set(RANK_RUNS), AGAIN
     assert {situation for _, situation in documented()} == set(SITUATIONS)
 
 
@@ -46,11 +49,11 @@ def _rank(rank: int, folder: str) -> None:
     )  # fmt: skip
     torch.set_num_threads(1)
     dist.init_process_group("gloo", store=dist.FileStore(f"{folder}/store", 2), rank=rank, world_size=2)
-    verdicts = {"/".join(key): judge(key[0], run) for key, run in DDP_RUNS.items()}
+    verdicts = {"/".join(key): judge(*key) for key in RANK_RUNS}
     Path(folder, f"verdicts-{rank}").write_text(json.dumps(verdicts))
 
 
-def ddp_verdicts(folder: Path) -> list[dict[tuple[str, str], str]]:
+def rank_verdicts(folder: Path) -> list[dict[tuple[str, str], str]]:
     """All runs with two processes, one after the other in the same two."""
     context = mp.get_context("spawn")
     processes = [context.Process(target=_rank, args=(rank, str(folder))) for rank in range(2)]
@@ -67,9 +70,9 @@ def ddp_verdicts(folder: Path) -> list[dict[tuple[str, str], str]]:
 
 
 def test_training_with_two_processes_goes_as_documented(tmp_path: Path) -> None:
-    first, second = ddp_verdicts(tmp_path)
+    first, second = rank_verdicts(tmp_path)
     assert first == second
-    assert first == {key: documented()[key] for key in DDP_RUNS}, AGAIN
+    assert first == {key: documented()[key] for key in RANK_RUNS}, AGAIN
 
 
 def test_a_trainer_that_takes_a_name_takes_ours(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from trainer_cases import DDP_RUNS, RUNS, SITUATIONS, judge
+from trainer_cases import RANK_RUNS, RUNS, SITUATIONS, judge
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "trainers.md"
 BEGIN, END = "<!-- table: python/tests/trainers_table.py -->", "<!-- end of the table -->"
@@ -35,17 +35,17 @@ def write(verdicts: dict[tuple[str, str], str]) -> None:
 
 def main() -> None:
     import torch
-    from test_trainers import ddp_verdicts
+    from test_trainers import rank_verdicts
 
     torch.set_num_threads(1)
     verdicts = {}
-    for key, run in RUNS.items():
+    for key in RUNS:
         torch._dynamo.reset()
-        verdicts[key] = judge(key[0], run)
+        verdicts[key] = judge(*key)
         print(*key, verdicts[key], sep=": ", flush=True)
     with tempfile.TemporaryDirectory() as folder:
-        first, second = ddp_verdicts(Path(folder))
-    for key in DDP_RUNS:
+        first, second = rank_verdicts(Path(folder))
+    for key in RANK_RUNS:
         verdicts[key] = first[key] if first[key] == second[key] else f"rank 0: {first[key]}, rank 1: {second[key]}"
     write(verdicts)
 

@@ -2,6 +2,9 @@
 
 Topologies are the real ones; widths and inputs are small, because what is tested is exact at any size and the deep ones run
 more than thirty steps each.
+
+The wrappers have the model as `model`, and `scores`, which gives what a loss outside of the model would take: scores in their
+second dimension, and classes.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from torch import nn
 from torch.nn import functional as F
 
 N_CLASSES = 10
+Scores = tuple[torch.Tensor, torch.Tensor]
 
 
 class WithLoss(nn.Module):
@@ -24,7 +28,10 @@ class WithLoss(nn.Module):
         self.model = model
 
     def forward(self, x: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-        return F.cross_entropy(self.model(x), target)
+        return F.cross_entropy(*self.scores(x, target))
+
+    def scores(self, x: torch.Tensor, target: torch.Tensor) -> Scores:
+        return self.model(x), target
 
 
 class LossOnly(nn.Module):
@@ -37,6 +44,9 @@ class LossOnly(nn.Module):
     def forward(self, input_ids: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         return self.model(input_ids=input_ids, labels=labels, use_cache=False).loss
 
+    def scores(self, input_ids: torch.Tensor, labels: torch.Tensor) -> Scores:
+        return self.model(input_ids=input_ids, use_cache=False).logits.flatten(0, 1), labels.flatten()
+
 
 class MaskedLoss(nn.Module):
     """BERT, which has no key-value cache to switch off."""
@@ -47,6 +57,23 @@ class MaskedLoss(nn.Module):
 
     def forward(self, input_ids: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         return self.model(input_ids=input_ids, labels=labels).loss
+
+    def scores(self, input_ids: torch.Tensor, labels: torch.Tensor) -> Scores:
+        return self.model(input_ids=input_ids).logits.flatten(0, 1), labels.flatten()
+
+
+class TokenLoss(nn.Module):
+    """A model that gives scores for every token, and its loss; the last argument has the tokens."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, *batch: torch.Tensor) -> torch.Tensor:
+        return F.cross_entropy(*self.scores(*batch))
+
+    def scores(self, *batch: torch.Tensor) -> Scores:
+        return self.model(*batch[:-1]).flatten(0, 1), batch[-1].flatten()
 
 
 def _vision(name: str, size: int = 64, **options: Any) -> Callable[[], tuple[nn.Module, tuple[Any, ...]]]:
@@ -79,13 +106,12 @@ class _Translator(nn.Module):
         self.transformer = nn.Transformer(64, 4, 2, 2, 128, dropout=0.1, batch_first=True)
         self.head = nn.Linear(64, N_CLASSES)
 
-    def forward(self, source: torch.Tensor, target: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        logits = self.head(self.transformer(source, target))
-        return F.cross_entropy(logits.flatten(0, 1), labels.flatten())
+    def forward(self, source: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        return self.head(self.transformer(source, target))
 
 
 def _transformer() -> tuple[nn.Module, tuple[Any, ...]]:
-    return _Translator(), (torch.randn(8, 24, 64), torch.randn(8, 20, 64), torch.randint(0, N_CLASSES, (8, 20)))
+    return TokenLoss(_Translator()), (torch.randn(8, 24, 64), torch.randn(8, 20, 64), torch.randint(0, N_CLASSES, (8, 20)))
 
 
 def _tokens(vocabulary: int) -> tuple[torch.Tensor, torch.Tensor]:

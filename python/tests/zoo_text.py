@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 from torch.nn import functional as F
-from zoo import N_CLASSES
+from zoo import N_CLASSES, Scores, TokenLoss
 
 Made = tuple[nn.Module, tuple[Any, ...]]
 VOCABULARY = 211
@@ -25,6 +25,18 @@ class Loss(nn.Module):
 
     def forward(self, *tensors: torch.Tensor) -> torch.Tensor:
         return self.model(**dict(zip(self.names, tensors, strict=True)), **self.fixed).loss
+
+    def scores(self, *tensors: torch.Tensor) -> Scores:
+        given = {**dict(zip(self.names, tensors, strict=True)), **self.fixed}
+        labels = given.pop("labels", None)
+        if labels is None:
+            # Pictures and their texts, each of which belongs to the one of the same number.
+            given.pop("return_loss")
+            scores = self.model(**given).logits_per_image
+            return scores, torch.arange(len(scores))
+        if self.model.config.is_encoder_decoder:
+            given["decoder_input_ids"] = labels
+        return self.model(**given).logits.flatten(0, -2), labels.flatten()
 
 
 def _tokens(length: int = 24) -> torch.Tensor:
@@ -116,7 +128,15 @@ class Recurrent(nn.Module):
 
     def forward(self, ids: torch.Tensor) -> torch.Tensor:
         hidden, _ = self.layers(self.embedding(ids))
-        return F.cross_entropy(self.head(hidden).flatten(0, 1), ids.flatten())
+        return self.head(hidden)
+
+
+def _recurrent(kind: Callable[..., nn.Module]) -> Callable[[], Made]:
+    def make() -> Made:
+        ids = _tokens(12)
+        return TokenLoss(Recurrent(kind)), (ids, ids)
+
+    return make
 
 
 class Attention(nn.Module):
@@ -131,7 +151,7 @@ class Attention(nn.Module):
         for mix in self.mixes:
             q, k, v = (part.unflatten(-1, (2, 16)).transpose(1, 2) for part in mix(x).chunk(3, -1))
             x = x + self.attend(q, k, v).transpose(1, 2).flatten(2)
-        return x.square().mean()
+        return x
 
 
 def _causal(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
@@ -143,7 +163,7 @@ def _dropped(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
 
 
 def _attention(attend: Callable[..., torch.Tensor]) -> Callable[[], Made]:
-    return lambda: (Attention(attend), (torch.randn(4, 24, 32),))
+    return lambda: (TokenLoss(Attention(attend)), (torch.randn(4, 24, 32), torch.randint(0, 32, (4, 24))))
 
 
 GQA = {**SMALL, "num_key_value_heads": 2}
@@ -175,9 +195,9 @@ TEXT: dict[str, Callable[[], Made]] = {
     "whisper": _whisper,
     "vit_hf": _vit,
     "clip": _clip,
-    "lstm": lambda: (Recurrent(nn.LSTM), (_tokens(12),)),
-    "gru": lambda: (Recurrent(nn.GRU), (_tokens(12),)),
-    "rnn": lambda: (Recurrent(nn.RNN), (_tokens(12),)),
+    "lstm": _recurrent(nn.LSTM),
+    "gru": _recurrent(nn.GRU),
+    "rnn": _recurrent(nn.RNN),
     "sdpa_causal": _attention(_causal),
     "sdpa_dropout": _attention(_dropped),
 }  # fmt: skip

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 from torch.nn import functional as F
-from zoo import N_CLASSES, WithLoss
+from zoo import N_CLASSES, Scores, WithLoss
 
 Made = tuple[nn.Module, tuple[Any, ...]]
 
@@ -25,6 +25,10 @@ class FirstOutput(nn.Module):
         parts = [part for part in result if part is not None]
         return sum((F.cross_entropy(part, target) for part in parts), torch.zeros(()))
 
+    def scores(self, x: torch.Tensor, target: torch.Tensor) -> Scores:
+        result = self.model(x)
+        return torch.stack([part for part in result if part is not None]).sum(0), target
+
 
 class PixelLoss(nn.Module):
     """A segmentation model and its loss per pixel."""
@@ -34,7 +38,10 @@ class PixelLoss(nn.Module):
         self.model = model
 
     def forward(self, x: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-        return F.cross_entropy(self.model(x)["out"], target)
+        return F.cross_entropy(*self.scores(x, target))
+
+    def scores(self, x: torch.Tensor, target: torch.Tensor) -> Scores:
+        return self.model(x)["out"], target
 
 
 def _images(n: int, size: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -152,7 +159,7 @@ VISION: dict[str, Callable[[], Made]] = {
     "resnext50": _classifier("resnext50_32x4d", 32),
     "wide_resnet50_2": _classifier("wide_resnet50_2", 32),
     "googlenet": _with_auxiliary("googlenet", 64),
-    "inception_v3": _with_auxiliary("inception_v3", 128),
+    "inception_v3": _classifier("inception_v3", 96, init_weights=False, aux_logits=False),
     "swin": _swin,
     "maxvit": _maxvit,
     "fcn_resnet50": _segmentation("fcn_resnet50"),
