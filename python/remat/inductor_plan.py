@@ -13,7 +13,7 @@ from torch import fx
 
 from . import inductor
 from .inductor_peak import Written
-from .schedule import numbered
+from .plan_number import numbered
 
 Function = Callable[[list[Any]], Any]
 
