@@ -30,7 +30,7 @@ fn compile(name: &str, options: &[(&str, &str)]) -> Program {
     let options = options.iter().fold(Options::new(), |all, &(name, value)| all.with(name, value));
     let forward = model::find(name).expect("a model").build(&options).expect("valid options").into_graph();
     let costs = Costs::Analytic(Machine::nominal(1));
-    prepare(&forward, &Optimizer::adamw(1e-3), costs, |_, _| {}).expect("a step").keep_all
+    prepare(&forward, &Optimizer::adamw(1e-2), costs, |_, _| {}).expect("a step").keep_all
 }
 
 /// The losses and a hash of all state after the last step, as a line of the file.
