@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Folder, PROBLEM, QUICK, SMALL};
+use common::{Folder, PROBLEM, QUICK, Ran, SMALL};
 
 #[test]
 fn models_lists_every_model_and_the_meaning_of_its_options() {
@@ -298,33 +298,27 @@ fn doctor_and_completions() {
     folder.run("doctor --threads 1", &[]).exits(0).prints(&["GFLOP/s", "GB/s", "memory"]);
     let json = folder.run("doctor --json", &[]).exits(0).json("remat.doctor/1");
     assert!(json["machine"]["flops"].as_f64() > Some(0.0), "{json}");
+    assert!(json["instruction_set"].is_string(), "{json}");
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         folder.run(&format!("completions {shell}"), &[]).exits(0).prints(&["remat", "compare"]);
     }
     folder.run("completions bash --json", &[]).exits(0).json("remat.completions/1");
 }
 
-/// The instruction set changes no bit, and a wrong one is refused before anything runs.
+/// A wrong one is refused before anything runs. That the right ones change no bit is tested with the engine.
 #[test]
-fn the_instruction_set_is_chosen_once() {
+fn the_instruction_set_is_one_that_exists() {
     let folder = Folder::new();
     let with = |isa: &str, words: &str| {
         let mut command = folder.command();
-        command.env("REMAT_ISA", isa).args(words.split(' '));
-        Ran::of(command.output().expect("it runs"))
+        Ran::of(command.env("REMAT_ISA", isa).args(words.split(' ')).output().expect("it runs"))
     };
+    with("portable", "models").exits(0);
     for wrong in ["", "neon", "AVX2"] {
         with(wrong, "models").complains(&["REMAT_ISA", "none of portable, avx2"]);
     }
-    let refused = with("sse9", "plan mlp --budget 100% --json");
-    assert!(refused.code == 2 && refused.stdout.contains("REMAT_ISA"), "{refused:?}");
-    let doctor = with("portable", "doctor --threads 1 --json").exits(0).json("remat.doctor/1");
-    assert_eq!(doctor["instruction_set"], "portable");
-    let train = "train mlp --steps 3 --batch 8 --features 16 --width 16 --save";
-    with("portable", &format!("{train} portable.safetensors")).exits(0);
-    folder.run(&format!("{train} best.safetensors"), &[]).exits(0);
-    let bytes = |name: &str| std::fs::read(folder.path(name)).expect("saved weights");
-    assert!(bytes("portable.safetensors") == bytes("best.safetensors"), "a bit differs");
+    let refused = with("sse9", "models --json").exits(2);
+    assert!(refused.stdout.contains("REMAT_ISA"), "{refused:?}");
 }
 
 #[test]
