@@ -157,6 +157,11 @@ fn parse_source(
     };
     let init = tokens.next().ok_or("a source needs an init")?.map_err(|e| e.to_string())?;
     let init: Init = serde_json::from_value(init).map_err(|e| format!("init: {e}"))?;
+    if let Init::Constant(x) | Init::Uniform(x) | Init::Normal(x) = init
+        && !x.is_finite()
+    {
+        return Err("init: the number is too large".into());
+    }
     let file_layout = match rest[tokens.byte_offset()..].trim() {
         "" => FileLayout::Same,
         "conv_weight" => FileLayout::ConvWeight,
@@ -182,7 +187,11 @@ fn parse_node(
     let attributes =
         tokens.next().ok_or("an op needs attributes, at least {}")?.map_err(|e| e.to_string())?;
     let rest = &rest[tokens.byte_offset()..];
-    let op = read_op(op, attributes)?;
+    let (name, op) = (op, read_op(op, attributes)?);
+    // A number that is too large for its attribute is printed as none.
+    if read_op(name, op.attributes()).is_err() {
+        return Err(format!("an attribute of {name} is too large"));
+    }
     let (operands, tail) = rest.split_once('@').ok_or("expected `@SCOPE PHASE`")?;
     let inputs: Vec<ValueId> =
         operands.split_whitespace().map(|v| parse_value(v, graph)).collect::<std::result::Result<_, _>>()?;
