@@ -18,7 +18,7 @@ def _rank(rank: int, n_ranks: int, folder: str, scenario: str) -> None:
     os.environ.update(MASTER_ADDR="127.0.0.1", GLOO_SOCKET_IFNAME="lo")
     torch.set_num_threads(1)
     store = dist.FileStore(f"{folder}/store", n_ranks)
-    dist.init_process_group("gloo", store=store, rank=rank, world_size=n_ranks, timeout=timedelta(seconds=60))
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=n_ranks, timeout=timedelta(seconds=120))
     result = Path(folder, f"result-{rank}")
     try:
         result.write_text(_train(rank, scenario))
@@ -190,7 +190,7 @@ def _run(n_ranks: int, folder: Path, scenario: str) -> tuple[list[str], float]:
     for process in processes:
         process.start()
     ends = []
-    deadline = time.monotonic() + 180
+    deadline = time.monotonic() + 300
     for process in processes:
         process.join(max(deadline - time.monotonic(), 0))
         ends.append(time.monotonic())
