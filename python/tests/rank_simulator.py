@@ -9,6 +9,7 @@ Out: `Broken` with the first promise that does not hold:
 - the ranks that compile in a call all get the same plan, or all plan for themselves, or all fail;
 - nobody waits longer than the timeout;
 - without a fault all get a plan, also in the call after one that failed;
+- where a rank cannot plan, all are told its reason;
 - a rank that compiles alone knows it long before the timeout.
 """
 
@@ -26,7 +27,7 @@ from typing import Any
 from remat.agreement import SILENCE_SECONDS, STORE_SECONDS, Member, Pause, Read, Say, Settle, StoreError, Write
 from remat.errors import RankFailure
 
-TIMEOUT = 60.0
+LONG = 60.0
 N_CALLS = 6
 # What a request may take beyond the timeout: retries, slow answers and the pauses of a rank.
 SLACK = 4 * STORE_SECONDS + SILENCE_SECONDS
@@ -56,11 +57,14 @@ class Faults:
     others: list[frozenset[int]] = field(default_factory=list)
     fails: list[int | None] = field(default_factory=list)
     is_shared: bool = False
+    # A short one ends many rounds at the moment in which they succeed.
+    timeout: float = LONG
 
     @property
     def is_sound(self) -> bool:
         """Whether nothing happens that a plan could fail for."""
-        return not self.lost and not self.deaths and all(length < SILENCE_SECONDS - 2 for _, length in self.pauses.values())
+        is_disturbed = self.timeout < LONG or self.lost or self.deaths
+        return not is_disturbed and all(length < SILENCE_SECONDS - 2 for _, length in self.pauses.values())
 
 
 @dataclass
@@ -94,7 +98,7 @@ class Process:
                 has_failed = yield from self._compile(call)
             if has_failed and not simulation.all_failed(call):
                 # A rank that cannot run a call which the others run ends, as a program does that catches nothing.
-                yield from self.member.depart(RuntimeError("no plan"))
+                yield from self.member.depart(RuntimeError("cannot run the call"))
                 self.is_alive = False
                 return
             if not has_failed:
@@ -123,7 +127,7 @@ class Process:
         began = simulation.time
         kind, text = "", ""
         try:
-            plan = yield from self.member.agree(own, make, check, TIMEOUT)
+            plan = yield from self.member.agree(own, make, check, faults.timeout)
             kind, text = ("alone", "") if plan is None else ("plan", plan)
         except (RankFailure, PlanningError) as error:
             kind, text = "failed", str(error)
@@ -149,7 +153,7 @@ class Simulation:
         for process in self.processes:
             for generator in (process.program(), process.member.beat()):
                 self._resume(process, generator, 0.0, None, None)
-        end = N_CALLS * (TIMEOUT + SLACK + 60)
+        end = N_CALLS * (LONG + SLACK + 60)
         while self.events and self.time < end and any(process.is_alive and len(process.passed) < N_CALLS for process in self.processes):
             self.time, _, action = heapq.heappop(self.events)
             action()
@@ -232,7 +236,7 @@ class Simulation:
             raise Broken(f"call {call}: a plan without rank {set(range(self.n_ranks)) - self.faults.compiles[call]}")
         for rank, outcome in found.items():
             pause = self.faults.pauses.get(rank, (0.0, 0.0))[1]
-            if outcome.ended - outcome.began > TIMEOUT + SLACK + pause:
+            if outcome.ended - outcome.began > self.faults.timeout + SLACK + pause:
                 raise Broken(f"call {call}: rank {rank} waited for {outcome.ended - outcome.began:.1f} s")
         if self.faults.is_sound and is_reached and found:
             self._check_sound(call, found, kinds, everybody)
@@ -252,11 +256,15 @@ class Simulation:
                     raise Broken(f"call {call}: rank {rank} compiled alone and noticed after {outcome.ended - since:.1f} s")
         if kinds != {expected}:
             raise Broken(f"call {call}: expected {expected}, got {found}")
+        if everybody and fails is not None and not others and not all("PlanningError" in o.text or rank == fails for rank, o in found.items()):
+            raise Broken(f"call {call}: not all were told why rank {fails} failed: {found}")
 
 
 def _faults(rng: random.Random, n_ranks: int) -> Faults:
     everybody = frozenset(range(n_ranks))
     faults = Faults(slow=rng.choice([0.0, 0.002, 0.02, 0.1]), is_shared=rng.random() < 0.3)
+    if rng.random() < 0.3:
+        faults.timeout = rng.choice([0.2, 0.5, 1.0, 2.0])
     if rng.random() < 0.3:
         faults.lost = rng.choice([0.001, 0.01, 0.1])
     if rng.random() < 0.4:

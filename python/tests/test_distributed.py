@@ -18,7 +18,7 @@ def _rank(rank: int, n_ranks: int, folder: str, scenario: str) -> None:
     os.environ.update(MASTER_ADDR="127.0.0.1", GLOO_SOCKET_IFNAME="lo")
     torch.set_num_threads(1)
     store = dist.FileStore(f"{folder}/store", n_ranks)
-    dist.init_process_group("gloo", store=store, rank=rank, world_size=n_ranks, timeout=timedelta(seconds=60))
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=n_ranks, timeout=timedelta(seconds=120))
     result = Path(folder, f"result-{rank}")
     try:
         result.write_text(_train(rank, scenario))
@@ -120,8 +120,12 @@ def _train_with_collectives(rank: int) -> str:
     torch.manual_seed(0)
     module = _Scaled()
     compiled = remat.compile(module, budget="90%", effort=0.01)
-    for n_examples in (64, 48 if rank == 1 else 64):
-        compiled(torch.randn(n_examples, 32)).backward()
+    compiled(torch.randn(64, 32)).backward()
+    begin = time.monotonic()
+    try:
+        compiled(torch.randn(48 if rank == 1 else 64, 32)).backward()
+    except remat.RankFailure as error:
+        raise RuntimeError(f"after {'less' if time.monotonic() - begin < 60 else 'more'} than a minute: {error}") from error
     return "no failure"
 
 
@@ -186,7 +190,7 @@ def _run(n_ranks: int, folder: Path, scenario: str) -> tuple[list[str], float]:
     for process in processes:
         process.start()
     ends = []
-    deadline = time.monotonic() + 180
+    deadline = time.monotonic() + 300
     for process in processes:
         process.join(max(deadline - time.monotonic(), 0))
         ends.append(time.monotonic())
@@ -244,12 +248,11 @@ def test_a_rank_with_another_shape_compiles_alone(tmp_path: Path) -> None:
 
 
 def test_a_rank_with_another_shape_and_collectives_stops_all(tmp_path: Path) -> None:
-    begin = time.monotonic()
     results, apart = _run(2, tmp_path, "other shape with collectives")
-    assert "RankFailure" in results[1] and "rank 1 compiles again, and rank 0 does not" in results[1], results
+    assert "after less than a minute: rank 1 compiles again, and rank 0 does not" in results[1], results
     assert "Error" in results[0], results
     # The collective in which rank 0 waits ends with the process of rank 1.
-    assert apart < 20 and time.monotonic() - begin < 120
+    assert apart < 20
 
 
 def test_a_budget_too_small_for_a_bucket_is_refused_for_all_and_the_shape_is_planned(tmp_path: Path) -> None:
