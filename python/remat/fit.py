@@ -234,7 +234,21 @@ def build(question: Question) -> tuple[torch.nn.Module, Any]:
             model, example = _from_function(question)
         else:
             model, example = _from_configuration(question)
+    use_capturable_experts(model, question.dtype)
     return model.to(dtype).train(), example
+
+
+def use_capturable_experts(model: Any, dtype: str) -> bool:
+    """Has the experts of a model of transformers computed by a batched product in fp32; says whether it has some.
+
+    By default they are computed by a grouped one, which in fp32 falls back to products whose sizes depend on the data. The batched
+    one gathers the weights of the experts for every token, so it needs more memory.
+    """
+    has_experts = getattr(getattr(model, "config", None), "num_local_experts", None) is not None
+    if dtype != "fp32" or not has_experts or not hasattr(model, "set_experts_implementation"):
+        return False
+    model.set_experts_implementation("batched_mm")
+    return True
 
 
 def _from_function(question: Question) -> tuple[Any, Any]:

@@ -28,6 +28,7 @@ N_STEPS = 3
 EFFORT = 0.01
 # Verdicts that break no promise.
 HOLDS, FIRST_TOLD, TOLD, REFUSED = "holds", "holds from the second step on", "over, with a warning", "refused"
+TORCH_FAILS = "fails in torch.compile without remat"
 # What a warning must say where later steps may exceed the budget as well.
 LASTING = ("a step takes", "cannot be kept", "captured no part", "ran uncompiled")
 
@@ -87,7 +88,7 @@ class Cell:
 
     @property
     def is_broken(self) -> bool:
-        return self.verdict not in (HOLDS, FIRST_TOLD, TOLD, REFUSED) or self.bits == "OTHER"
+        return self.verdict not in (HOLDS, FIRST_TOLD, TOLD, REFUSED, TORCH_FAILS) or self.bits == "OTHER"
 
 
 class Subject:
@@ -96,6 +97,18 @@ class Subject:
     def __init__(self, make: Make, place: str, loss: str) -> None:
         self.make, self.place, self.loss = make, place, LOSSES[loss]
         self.compiled: nn.Module | None = None
+
+    def fails_in_torch(self) -> bool:
+        """Whether the backend of torch that runs the same graphs op by op fails, too."""
+        torch._dynamo.reset()
+        module, batch = self.make()
+        module.train()
+        (module if self.place == INSIDE else module.model).compile(backend="aot_eager")
+        try:
+            self._steps(module, batch)
+        except Exception:  # noqa: BLE001 (any failure is an answer)
+            return True
+        return False
 
     def train(self, **options: Any) -> Run:
         """Some steps; without options, as they are in eager mode."""
@@ -164,6 +177,10 @@ def cells(make: Make, place: str, loss: str) -> Iterator[Cell]:
         except remat.BudgetTooSmall as error:
             cell.verdict = REFUSED if cell.budget < top else "REFUSED AT THE EAGER PEAK"
             cell.messages = [str(error)]
+        except Exception:
+            if not subject.fails_in_torch():
+                raise
+            cell.verdict = TORCH_FAILS
         else:
             cell.n_parts = subject.n_parts()
             cell.peaks, cell.messages = run.peaks, run.messages
@@ -171,6 +188,8 @@ def cells(make: Make, place: str, loss: str) -> Iterator[Cell]:
             cell.bits = _bits(subject, run, eager, others)
         cell.seconds = time.perf_counter() - begin
         yield cell
+        if cell.verdict == TORCH_FAILS:
+            return
 
 
 def _verdict(cell: Cell) -> str:

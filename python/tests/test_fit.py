@@ -20,6 +20,7 @@ SIZES = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "n
 LLAMA = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "num_key_value_heads": 2, **SIZES}
 BERT = {"model_type": "bert", "architectures": ["BertForMaskedLM"], "attention_probs_dropout_prob": 0.0, **SIZES}
 GPT2 = {"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "n_layer": 2, "n_embd": 64, "n_head": 4, "vocab_size": 256}
+MIXTRAL = {**LLAMA, "model_type": "mixtral", "architectures": ["MixtralForCausalLM"], "num_local_experts": 4}
 
 
 def write(folder: Path, config: dict[str, Any]) -> str:
@@ -28,7 +29,7 @@ def write(folder: Path, config: dict[str, Any]) -> str:
     return str(path)
 
 
-@pytest.mark.parametrize("config", [LLAMA, BERT, GPT2], ids=lambda config: config["model_type"])
+@pytest.mark.parametrize("config", [LLAMA, BERT, GPT2, MIXTRAL], ids=lambda config: config["model_type"])
 def test_the_estimate_for_a_cpu_is_within_one_percent_of_a_measured_step(config: dict[str, Any], tmp_path: Path) -> None:
     import transformers
 
@@ -38,6 +39,7 @@ def test_the_estimate_for_a_cpu_is_within_one_percent_of_a_measured_step(config:
     settings = transformers.AutoConfig.from_pretrained(path)
     settings.use_cache = False
     model = getattr(transformers, config["architectures"][0])(settings).train()
+    assert fit.use_capturable_experts(model, "fp32") == ("num_local_experts" in config)
     optimizer = torch.optim.AdamW(model.parameters())
     tokens = torch.randint(0, 256, (4, 64))
     measured = []
@@ -71,8 +73,8 @@ def test_a_gpu_gets_its_kernels_and_its_blocks(tmp_path: Path) -> None:
 
 
 def test_the_largest_batch_and_length_are_about_the_largest() -> None:
-    tight = device("700MB,100GB/s,10TFLOPS")
-    assert tight.usable == 100 * 10**6
+    tight = device("1.2GB,100GB/s,10TFLOPS")
+    assert tight.usable == 1_200_000_000 - 2**30
     question = fit.Question(f"{__name__}:attention", 2, 64, tight, "adamw", "bf16")
     found = fit.answer(question, with_largest=True)
     for name in ("batch", "seq"):
@@ -143,7 +145,7 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     text = capsys.readouterr().out
     assert "fits without recomputation" in text and "assumptions:" in text
     assert picture.read_bytes()[:4] == b"\x89PNG"
-    assert main(["fit", source, "--batch", "64", "--gpu", "600.1MB,300GB/s,100TFLOPS", "--json"]) == 1
+    assert main(["fit", source, "--batch", "64", "--gpu", "1.0001GiB,300GB/s,100TFLOPS", "--json"]) == 1
     answer = json.loads(capsys.readouterr().out)
     assert answer["verdict"].startswith("does not fit") and answer["prices"]
 

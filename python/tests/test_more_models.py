@@ -11,13 +11,14 @@ from promises import examine, train
 from torch import nn
 from zoo_forms import FORMS
 from zoo_text import TEXT
+from zoo_timm import TIMM
 from zoo_vision import VISION
 
-ALL = {**VISION, **TEXT, **FORMS}
+ALL = {**VISION, **TEXT, **TIMM, **FORMS}
 QUICK = [
     "unet", "lstm", "sdpa_dropout", "autograd_function", "buffers_changed", "bags", "norms", "pictures", "complex", "losses",
     "branches", "checkpoint_inside", "in_place", "random", "dropouts", "views", "selects", "autocast_inside",
-    "batch_norm_twice", "batch_norm_frozen", "double",
+    "batch_norm_twice", "batch_norm_frozen", "double", "timm_sequencer2d",
 ]  # fmt: skip
 
 

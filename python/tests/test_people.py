@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import traceback
 import warnings
 from typing import Any
@@ -102,6 +103,59 @@ def test_module_paths_are_those_of_the_user() -> None:
     assert {"l.0.0", "l.2.1", "by_name.head"} <= paths
     assert all(path in dict(Stack().named_modules()) for path in paths), paths
     assert "L['" not in plan.explain()
+
+
+# What torch's page on deterministic algorithms lists, by how it names things: our names for it, or why there are none.
+LISTED: dict[str, set[str] | str] = {
+    "torch.nn.Conv": {"convolution", "convolution_backward"},
+    "torch.nn.ReplicationPad": {f"replication_pad{n}d_backward" for n in (1, 2, 3)},
+    "torch.nn.ReflectionPad": {f"reflection_pad{n}d_backward" for n in (1, 2, 3)},
+    "torch.bmm": "with sparse tensors, which are refused",
+    "torch.cumsum": {"cumsum"},
+    "torch.Tensor.__getitem__": {"index_put"},
+    "torch.Tensor.index_put": {"index_put"},
+    "torch.Tensor.put_": {"put"},
+    "torch.Tensor.scatter_add_": {"scatter_add"},
+    "torch.gather": {"scatter_add"},
+    "torch.index_add": {"index_add"},
+    "torch.index_select": {"index_add"},
+    "torch.repeat_interleave": {"index_add"},
+    "torch.Tensor.index_copy": "the last write wins",
+    "torch.Tensor.scatter_reduce": {"scatter_reduce"},
+    "torch.Tensor.scatter": "the last write wins",
+    "torch.nn.MaxPool3d": {"max_pool3d_with_indices_backward"},
+    "torch.nn.MaxPool2d": {"max_pool2d_with_indices_backward"},
+    "torch.nn.EmbeddingBag": {"_embedding_bag_dense_backward"},
+    "torch.nn.Embedding": {"embedding_dense_backward"},
+    "torch.nn.AvgPool3d": {"avg_pool3d_backward"},
+    "torch.nn.AdaptiveAvgPool2d": {"_adaptive_avg_pool2d_backward"},
+    "torch.nn.AdaptiveAvgPool3d": {"_adaptive_avg_pool3d_backward"},
+    "torch.nn.AdaptiveMaxPool2d": {"adaptive_max_pool2d_backward"},
+    "torch.nn.FractionalMaxPool": {"fractional_max_pool2d_backward", "fractional_max_pool3d_backward"},
+    "torch.nn.MaxUnpool": "the last write wins",
+    "torch.nn.functional.interpolate": {"upsample_linear1d_backward", "upsample_bilinear2d_backward", "upsample_trilinear3d_backward"},
+    "torch.nn.NLLLoss": {"nll_loss2d_forward"},
+    "torch.nn.CTCLoss": {"_ctc_loss_backward"},
+    "torch.histc": {"histc"},
+    "torch.bincount": {"bincount"},
+    "torch.median": {"median"},
+    "torch.nn.functional.grid_sample": {"grid_sampler_2d_backward", "grid_sampler_3d_backward"},
+    "torch.Tensor.index_reduce": {"index_reduce"},
+    "torch.kthvalue": {"kthvalue"},
+    "torch.Tensor.resize_": "with quantized tensors, which are not trained",
+}
+
+
+def test_the_list_of_operations_is_that_of_torch() -> None:
+    page = torch.use_deterministic_algorithms.__doc__ or ""
+    lines = [line for line in page.splitlines() if line.strip().startswith("* :")]
+    found = [name for line in lines for name in re.findall(r"`(torch\.[\w.]+)`", line)]
+    assert len(found) > 40
+    for name in found:
+        key = max((key for key in LISTED if name.startswith(key)), key=len, default=None)
+        assert key is not None, f"{name} is new on torch's page: is it in reproducible.py?"
+        ours = LISTED[key]
+        assert isinstance(ours, str) or ours <= reproducible.ON_MPS, f"{name}: {ours - reproducible.ON_MPS} is missing"
 
 
 class Indexed(nn.Module):

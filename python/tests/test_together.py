@@ -97,6 +97,53 @@ def test_work_between_parts_is_measured_and_counted() -> None:
     assert max(peaks[1:]) <= budget
 
 
+def test_gradients_of_all_parts_are_counted_when_they_accumulate() -> None:
+    torch.manual_seed(0)
+    module, x = Parts(), torch.randn(128, WIDTH)
+
+    def accumulate() -> list[int]:
+        peaks = []
+        for _ in range(3):
+            with measure_peak("cpu") as peak:
+                module(x).backward()
+            peaks.append(peak.bytes)
+        module.zero_grad(set_to_none=True)
+        return peaks
+
+    budget = int(0.95 * max(accumulate()))
+    remat.compile(module, budget=budget, accumulates=True, effort=0.01)
+    peaks, messages = told(accumulate)
+    assert max(peaks) <= budget
+    assert len(messages) == 1 and "planned together" in messages[0]
+
+
+def test_packed_sequences_lie_between_parts() -> None:
+    class Packed(nn.Module):
+        """What people write for sentences of several lengths; Dynamo does not trace the packing."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.embedding = nn.Embedding(50, 32)
+            self.lstm = nn.LSTM(32, 32, batch_first=True)
+            self.head = body(3)
+            self.out = nn.Linear(WIDTH, 50)
+            self.join = nn.Linear(32, WIDTH)
+
+        def forward(self, ids: torch.Tensor) -> torch.Tensor:
+            lengths = torch.tensor([ids.shape[1] - n % 4 for n in range(len(ids))])
+            packed = nn.utils.rnn.pack_padded_sequence(self.embedding(ids), lengths, batch_first=True, enforce_sorted=False)
+            hidden, _ = nn.utils.rnn.pad_packed_sequence(self.lstm(packed)[0], batch_first=True)
+            return self.out(self.head(self.join(hidden))).square().mean()
+
+    torch.manual_seed(0)
+    module, ids = Packed(), torch.randint(0, 50, (32, 12))
+    eager = eager_peak(module, ids)
+    budget = int(0.85 * eager)
+    peaks, messages = compiled_steps(module, ids, budget)
+    assert max(peaks[1:]) <= budget
+    assert peaks[0] <= budget or any("the first step took" in message for message in messages)
+
+
 def test_blocks_share_a_budget() -> None:
     class Block(nn.Module):
         def __init__(self) -> None:

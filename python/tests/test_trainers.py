@@ -87,6 +87,23 @@ def test_a_trainer_that_takes_a_name_takes_ours(monkeypatch: pytest.MonkeyPatch)
     assert same_bits(within, eager)
 
 
+def test_a_model_that_was_compiled_before_trains_and_loads_as_if_it_were_not() -> None:
+    """`remat.compile(model)` and then a trainer: the signature that it looks at and the keys of its checkpoints are the model's."""
+    eager = huggingface(gpt2, None)
+
+    def compiled() -> nn.Module:
+        return remat.compile(gpt2(), budget=int(0.9 * eager.peak), reserved="auto", effort=0.01)
+
+    before = len(remat.regions())
+    within = huggingface(compiled, None)
+    assert len(remat.regions()) > before and within.peak <= 0.9 * eager.peak
+    assert same_bits(within, eager)
+    with scratch() as folder:
+        model = compiled()
+        model.save_pretrained(folder)
+        check_pretrained(gpt2, folder, model)
+
+
 @pytest.mark.parametrize("way", ["name", "plugin"])
 def test_accelerate_takes_the_name_and_the_plugin(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     eager = accelerated(None)

@@ -49,10 +49,9 @@ def _sequencer() -> Made:
     from timm.models.sequencer import Sequencer2d
 
     model = Sequencer2d(
-        num_classes=N_CLASSES, img_size=32, layers=(1, 1), patch_sizes=(4, 2), embed_dims=(24, 32), hidden_sizes=(8, 8),
-        mlp_ratios=(2.0, 2.0),
-    )  # fmt: skip
-    return WithLoss(model), (torch.randn(8, 3, 32, 32), torch.randint(0, N_CLASSES, (8,)))
+        num_classes=N_CLASSES, img_size=16, layers=(1,), patch_sizes=(4,), embed_dims=(24,), hidden_sizes=(8,), mlp_ratios=(2.0,)
+    )
+    return WithLoss(model), (torch.randn(8, 3, 16, 16), torch.randint(0, N_CLASSES, (8,)))
 
 
 TIMM: dict[str, Callable[[], Made]] = {
