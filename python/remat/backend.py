@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from . import codegen, inductor, pipeline, reproducible, sharing, torch_compat
 from .automatic import with_reserved
@@ -51,7 +52,8 @@ def backend(
     session = sharing.session(options)
     session.is_cut |= is_part
     session.n_regions += torch.is_grad_enabled()
-    compiler = _Compiler(parsed, session, is_part=session.is_cut)
+    has_subclasses = any(is_traceable_wrapper_subclass(item) for item in example_inputs)
+    compiler = _Compiler(parsed, session, is_part=session.is_cut, has_subclasses=has_subclasses)
     aot = torch_compat.aot_backend(
         fw_compiler=compiler.forward,
         bw_compiler=compiler.backward,
@@ -70,10 +72,11 @@ backend.__name__ = "remat"
 class _Compiler:
     """The functions that AOTAutograd calls for one region, and what they share."""
 
-    def __init__(self, options: Options, session: sharing.Session, *, is_part: bool) -> None:
+    def __init__(self, options: Options, session: sharing.Session, *, is_part: bool, has_subclasses: bool) -> None:
         self.options = options
         self.session = session
         self.is_part = is_part
+        self.has_subclasses = has_subclasses
         self.runner: Runner | None = None
 
     def partition(
@@ -90,7 +93,10 @@ class _Compiler:
     ) -> tuple[fx.GraphModule, fx.GraphModule]:
         begin = time.perf_counter()
         try:
-            self.runner = Runner(len(self.session.runners), joint, n_forward_outputs, self.options, lasting_inputs)
+            index = len(self.session.runners)
+            self.runner = Runner(
+                index, joint, n_forward_outputs, self.options, lasting_inputs, has_subclasses=self.has_subclasses
+            )
         except Exception as error:
             ranks = watch()
             if ranks is not None:
@@ -126,6 +132,8 @@ class _Compiler:
             torch_compat.forget_saved_tensors()
             if runner.receiver is not None and not runner.can_switch:
                 raise torch_compat.unwrapped(RematError("releases_gradients=True does not work with parameters that are tensor subclasses"))
+            if runner.is_fused and not runner.can_switch:
+                raise torch_compat.unwrapped(RematError("compiler='inductor' does not hold a budget where generators are passed around"))
         if runner is None or not runner.can_switch:
             is_fused = self.options.compiler == "inductor"
             n_visible = None if runner is None else runner.n_outputs

@@ -26,8 +26,8 @@ from .problem import Step, between_bytes, end_of_step, fixed_bytes, output_value
 from .runner import Runner, Variant
 from .together import Phases, Profile, Together, least_saving, peak
 
-# Places between the lowest peak and the one without recomputation; four drafts find one.
-N_PLACES = 16
+# Places between the lowest peak and the one without recomputation; three drafts find one.
+N_PLACES = 8
 # How often regions that share a budget are planned again.
 ROUNDS = 4
 

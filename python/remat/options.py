@@ -30,7 +30,7 @@ class Options:
     `accumulates`: gradients of earlier backwards stay, as with gradient accumulation or `zero_grad(set_to_none=False)`.
     `releases_gradients`: hooks that run after a gradient was accumulated consume it (an optimizer in backward), so they are called
     as soon as it is made.
-    `compiler`: `eager` runs op by op and is exact; `inductor` fuses and allocates by itself.
+    `compiler`: `eager` runs op by op; `inductor` fuses, and plans are sought until the code that it writes fits the budget.
     `cost`: where the seconds per operation come from.
     `verify`: compare every recomputed tensor with its first value.
     `planner`, `effort`, `time_limit`: as on the command line.
@@ -80,6 +80,8 @@ class Options:
         for name in ("accumulates", "releases_gradients", "verify"):
             if not isinstance(getattr(self, name), bool):
                 raise ValueError(f"the option {name} is {getattr(self, name)!r}; it can be True or False")
+        if self.verify and self.compiler == "inductor":
+            raise ValueError("verify=True needs compiler='eager': what Inductor fuses has no first value to compare with")
         if self.cache_dir is not None and not isinstance(self.cache_dir, (str, os.PathLike)):
             raise ValueError(f"the option cache_dir is {self.cache_dir!r}; it is a path")
 

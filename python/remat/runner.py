@@ -46,7 +46,14 @@ class Runner:
     """A region with its variants."""
 
     def __init__(
-        self, index: int, joint: fx.GraphModule, n_forward_outputs: int, options: Options, lasting_inputs: Any = None
+        self,
+        index: int,
+        joint: fx.GraphModule,
+        n_forward_outputs: int,
+        options: Options,
+        lasting_inputs: Any = None,
+        *,
+        has_subclasses: bool = False,
     ) -> None:
         self.index = index
         # Places of the inputs that live longer than a step, as torch's partitioner wants to know.
@@ -60,8 +67,9 @@ class Runner:
         self.n_numbers = sum(isinstance(node.meta.get("val"), torch.SymInt) for node in primals)
         self.is_fused = options.compiler == "inductor"
         self.is_numbered = options.budget is not None and _can_switch(self.step)
-        if self.is_fused and (self.symbols or not torch_compat.allows_other_saved_tensors()):
-            # Inductor may guard symbols while it compiles, which is too late once the region runs.
+        if self.is_fused and (self.symbols or has_subclasses):
+            # Inductor may guard symbols while it compiles, which is too late once the region runs; and the number of a plan
+            # must not be in a graph that Inductor gets from AOTAutograd.
             self.is_numbered = False
         self.can_switch = self.is_numbered
         self.receiver: release.Receiver | None = None
