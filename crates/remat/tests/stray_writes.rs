@@ -17,7 +17,7 @@ const LANGUAGE: &[(&str, &str)] =
 
 const CASES: [(&str, &[(&str, &str)]); 5] = [
     ("mlp", &[("batch", "5"), ("features", "7"), ("width", "9"), ("layers", "3")]),
-    ("unet", &[("batch", "1"), ("image", "16"), ("width", "3")]),
+    ("unet", &[("batch", "2"), ("image", "16"), ("width", "3")]),
     ("transformer", LANGUAGE),
     ("bert", LANGUAGE),
     ("gpt", LANGUAGE),
