@@ -17,7 +17,7 @@ const LANGUAGE: &[(&str, &str)] =
 
 const CASES: [(&str, &[(&str, &str)]); 5] = [
     ("mlp", &[("batch", "5"), ("features", "7"), ("width", "9"), ("layers", "3")]),
-    ("unet", &[("batch", "1"), ("image", "16"), ("width", "3")]),
+    ("unet", &[("batch", "2"), ("image", "16"), ("width", "3")]),
     ("transformer", LANGUAGE),
     ("bert", LANGUAGE),
     ("gpt", LANGUAGE),
@@ -32,7 +32,7 @@ fn programs(name: &str, options: &[(&str, &str)]) -> Vec<Program> {
     let half_way = Bytes((prepared.floor.bytes.0 + prepared.keep_all.peak().0) / 2);
     let request = Request { effort: Some(0.02), ..Request::new(half_way) };
     let budget = match compile(&prepared, "best", &request).expect("no internal error") {
-        Fit::Fits(program) => Some(program),
+        Fit::Fits(program) => Some(*program),
         Fit::Refused(_) => None,
     };
     [prepared.keep_all.clone()].into_iter().chain(budget).collect()

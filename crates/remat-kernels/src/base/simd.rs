@@ -1,8 +1,8 @@
 //! One source, two machine codes: functions compiled for the baseline CPU and again for AVX2 with fused multiply-adds.
 //!
-//! The wide version runs if [`isa`](super::isa) says so. It gives the same bits: the compiler never fuses a multiply with an add on
-//! its own, a `mul_add` in the source is fused on every CPU (by a slow library call where there is no instruction), and
-//! the order of sums is written out as arrays of lanes in the source.
+//! The wide version runs if [`isa`](super::isa) says so. It gives the same bits: the compiler never fuses a multiply
+//! with an add on its own, a `mul_add` in the source is fused on every CPU (by a slow library call where there is no
+//! instruction), and the order of sums is written out as arrays of lanes in the source.
 //!
 //! **Why by hand.** It is one short macro. The `multiversion` crate does the same with procedural macros, whose parser would be
 //! most of what this crate compiles, and `std::simd` is not stable.

@@ -7,8 +7,9 @@
 //! The left operand is read where it lies: an image, whose receptive field is one run of channels for every tap.
 //!
 //! Invariant: a sum depends on the order of its runs and steps alone, not on which other sums share the tile; so how
-//! the output is cut into tiles changes no bit. Products are fused into the sums on every processor. Twelve vector sums, two right vectors and a broadcast fill 15 of the 16 registers of AVX2, and 12
-//! multiply-adds hide the 8 loads that feed them. Processors with AVX-512 run the same code.
+//! the output is cut into tiles changes no bit. Products are fused into the sums on every processor. Twelve vector
+//! sums, two right vectors and a broadcast fill 15 of the 16 registers of AVX2, and 12 multiply-adds hide the 8 loads
+//! that feed them. Processors with AVX-512 run the same code.
 
 use crate::base::math::fused_multiply_add;
 

@@ -34,6 +34,6 @@ mod tests {
             assert_eq!(stray_write(&before, &after, allowed()), is_outside.then_some(byte));
         }
         assert_eq!(stray_write(&before, &before, vec![]), None);
-        assert_eq!(stray_write(&before, &[1; 20], vec![0..20]), None);
+        assert_eq!(stray_write(&before, &[1; 20], std::iter::once(0..20).collect()), None);
     }
 }

@@ -1,9 +1,9 @@
 //! Speeds that are measured once per machine and kept in the user's cache folder.
 //!
 //! Measuring takes seconds and is never twice the same, so two plans for one model would differ for no reason. The
-//! file is named after everything that the speeds depend on: the processor, the instruction set, the number of threads, the version of
-//! this program, the ops that are measured and the file's form. A file that cannot be read or written costs time, not
-//! correctness.
+//! file is named after everything that the speeds depend on: the processor, the instruction set, the number of
+//! threads, the version of this program, the ops that are measured and the file's form. A file that cannot be read or
+//! written costs time, not correctness.
 
 use super::{Machine, Speed, calibrate};
 use crate::error::Result;

@@ -154,6 +154,7 @@ fn copy_rows(from: &[f32], step: usize, len: usize, n_panels: usize, panels: &mu
     }
     assert!(from.len() >= (len - 1) * step + n_panels * ROWS, "the source has all elements");
     assert!(panels.len() >= (n_panels - 1) * LEFT_STRIDE + len * ROWS, "the target has room for all panels");
+    #[cfg_attr(not(target_arch = "x86_64"), allow(unused_mut))]
     let mut done = 0;
     #[cfg(target_arch = "x86_64")]
     if step >= ROWS && crate::base::isa::has_avx2() {
@@ -187,6 +188,7 @@ wide! {
 /// a step itself.
 fn transpose<const N: usize, const W: usize>(from: &[f32], across: usize, len: usize, to: &mut [f32]) {
     assert!(from.len() >= (N - 1) * across + len, "the source has all elements");
+    #[cfg_attr(not(target_arch = "x86_64"), allow(unused_mut))]
     let mut done = 0;
     #[cfg(target_arch = "x86_64")]
     if len >= VECTOR && crate::base::isa::has_avx2() {
