@@ -409,7 +409,7 @@ mod tests {
             ["train", "mlp", "--verify", "--steps", "5", "--checkpoint-every", "1", "--on-nan", "continue"];
         let run = folder.path().join("run").display().to_string();
         let saved = folder.path().join("saved.st").display().to_string();
-        let paths = ["--checkpoint", &run, "--save", &saved];
+        let paths = ["--checkpoint", run.as_str(), "--save", saved.as_str()];
         let Typed { flags } = Typed::try_parse_from(typed.iter().chain(&paths)).unwrap();
         let model = flags.step.build("mlp", CostKind::Analytic).unwrap();
         let (data, _) = flags.data.open(&model.forward, &flags.step, 1).unwrap();
