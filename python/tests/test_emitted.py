@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 import random
+import time
 from typing import Any
 
 import pytest
@@ -152,9 +153,7 @@ def test_a_constant_with_the_name_of_a_tensor_is_found() -> None:
 
 
 def test_the_checks_take_linear_time() -> None:
-    """Twice the layers take about twice the time; a quadratic check would take four times as long."""
-    import time
-
+    """Ten times the layers take about ten times as long, and not a hundred times."""
     def seconds(n_layers: int) -> float:
         graph = fx.Graph()
         x = graph.placeholder("x")
@@ -168,4 +167,4 @@ def test_the_checks_take_linear_time() -> None:
         return time.process_time() - begin
 
     seconds(100)
-    assert seconds(8000) < 30 * seconds(800)
+    assert seconds(4000) < 30 * seconds(400)
