@@ -34,7 +34,7 @@ fn follow(laid: &Laid) -> Option<()> {
     let is_whole = laid.layout.offset.len() == graph.values.len()
         && laid.layout.workspace.len() == graph.nodes.len()
         && laid.layout.shared.len() == graph.nodes.len()
-        && laid.layout.arena.0 % ALIGNMENT == 0;
+        && laid.layout.arena.0.is_multiple_of(ALIGNMENT);
     let arena = usize::try_from(laid.layout.arena.0 / ALIGNMENT).ok().filter(|_| is_whole)?;
     let lines = vec![Owner::Nobody; arena];
     let mut memory = Memory { laid, lines, lies_in: HashMap::new(), highest: 0, most: 0 };

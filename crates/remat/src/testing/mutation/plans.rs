@@ -11,12 +11,12 @@ pub const PLANS: &[Kind<Plan>] = &[
         make: |of, c| steps(of, c, |of, s, c| Some(s.remove(compute(of, s, c)?))),
     },
     Kind { name: "repeated compute", make: |of, c| steps(of, c, repeat) },
-    Kind { name: "another node", make: |of, c| steps(of, c, another_node) },
+    Kind { name: "another node", make: |of, c| steps(of, c, |of, all, c| another_node(of, all, c)) },
     Kind {
         name: "moved compute",
         make: |of, c| steps(of, c, |of, s, c| move_step(s, compute(of, s, c)?, c)),
     },
-    Kind { name: "swapped steps", make: |of, c| steps(of, c, swap) },
+    Kind { name: "swapped steps", make: |of, c| steps(of, c, |_, all, c| swap(all, c)) },
     Kind { name: "early update", make: |of, c| steps(of, c, early_update) },
     Kind { name: "second update", make: |of, c| steps(of, c, second_update) },
     Kind { name: "dropped free", make: |of, c| steps(of, c, |_, s, c| Some(s.remove(free(s, c)?))) },
@@ -129,13 +129,13 @@ fn repeat(of: &Specimen, steps: &mut Vec<Step>, choices: &mut Choices) -> Option
     insert(steps, choices, step)
 }
 
-fn another_node(of: &Specimen, steps: &mut Vec<Step>, choices: &mut Choices) -> Option<Step> {
+fn another_node(of: &Specimen, steps: &mut [Step], choices: &mut Choices) -> Option<Step> {
     let at = compute(of, steps, choices)?;
     steps[at] = Step::Compute(NodeId::new(choices.below(problem(of).nodes.len())));
     Some(steps[at])
 }
 
-fn swap(_of: &Specimen, steps: &mut Vec<Step>, choices: &mut Choices) -> Option<usize> {
+fn swap(steps: &mut [Step], choices: &mut Choices) -> Option<usize> {
     let at = choices.below(pairs(steps.len())?);
     steps.swap(at, at + 1);
     Some(at)

@@ -24,7 +24,7 @@ pub(super) fn conv(g: &mut Growth<'_>) -> Result<Option<()>> {
     let channels = g.shape(x)[3];
     let groups = match g.choices.below(4) {
         1 => channels,
-        2 if channels % 2 == 0 => 2,
+        2 if channels.is_multiple_of(2) => 2,
         _ => 1,
     };
     let (outputs, kernel) = (groups * g.few(5), [g.few(3), g.few(3)]);

@@ -9,13 +9,16 @@ use remat_plan::{Bytes, NodeId, PLANNERS, Plan, Problem, Request, Status, Step, 
 const EFFORT: f64 = 0.002;
 const EFFORT_OF_EXHAUSTIVE: f64 = 1e-5;
 
+/// Programs, each with what it is called.
+type Named = Vec<(String, Program)>;
+
 /// A way to make programs.
 #[derive(Clone, Copy, Debug)]
 pub struct Way {
     /// As in messages.
     pub name: &'static str,
     /// Makes programs of a step, each with what it is called.
-    pub make: fn(&Prepared, &mut Choices) -> Result<Vec<(String, Program)>>,
+    pub make: fn(&Prepared, &mut Choices) -> Result<Named>,
 }
 
 /// All ways. New kinds of plans join with a row.
