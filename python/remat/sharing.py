@@ -17,8 +17,7 @@ import time
 import warnings
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -32,11 +31,12 @@ from .measure import storage_bytes
 from .options import Options
 from .pipeline import decide, report
 from .planner import Planned, book_of, find, lowest
-from .problem import Outside, gradient_bytes, output_values, with_outside
+from .problem import Outside, gradient_bytes, with_outside
 from .release import leaves_of
 from .runner import Runner, Variant, buckets
 from .schedule import number_of
 from .together import Call, Gap, Profile, Together, keep_all_peak, least_saving, localized, peak
+from .under_way import Running, TrainingStep, bytes_of, local, output_bytes
 from .watch import Watch
 
 # Plans that are kept for a model, one for each shape and amount of gradients; the least recently used goes first.
@@ -50,35 +50,6 @@ _sessions: dict[int, Session] = {}
 # What is measured now. Steps of several models may overlap, as those of the two halves of a GAN do; each has its own watch.
 _measuring: list[Session] = []
 Key = tuple[Any, ...]
-
-
-@dataclass
-class _Running:
-    """A call of a region, from its forward to its backward."""
-
-    runner: Runner
-    variant: Variant
-    reference: Any = None
-    # Parameters whose gradients may be given away in backward.
-    leaves: dict[int, torch.Tensor] = field(default_factory=dict)
-    profile_index: int | None = None
-
-
-@dataclass
-class _Step:
-    """A training step: from a forward with nothing waiting to the end of the backward after which nothing waits."""
-
-    key: Key
-    # What plans must count, and what of it the meter sees: not the buckets of DDP.
-    gradients: int
-    seen_gradients: int
-    choice: dict[int, Variant]
-    meter: Watch | None = None
-    profile: Profile = field(default_factory=Profile)
-    # The sizes for which each region is planned.
-    sizes: dict[int, tuple[int, ...]] = field(default_factory=dict)
-    n_calls: int = 0
-    is_ending: bool = False
 
 
 class Session:
@@ -100,9 +71,9 @@ class Session:
         self.meter: Watch | None = None
         self.said: set[str] = set()
         self.runners: list[Runner] = []
-        self.waiting: dict[int, _Running] = {}
+        self.waiting: dict[int, Running] = {}
         self.leaves: dict[int, Any] = {}
-        self.step: _Step | None = None
+        self.step: TrainingStep | None = None
         # `None`: as assumed.
         self.profiles: dict[Key, Profile | None] = {}
         self.sizes: dict[Key, dict[int, tuple[int, ...]]] = {}
@@ -207,7 +178,7 @@ class Session:
         index = step.n_calls
         step.n_calls += 1
         variant = step.choice.get(runner.index) or runner.variants[0]
-        running = _Running(runner, variant)
+        running = Running(runner, variant)
         if runner.receiver is not None and not self.waiting:
             running.leaves = leaves_of(arguments)
         meter = step.meter
@@ -257,7 +228,7 @@ class Session:
                 step.profile.calls[place] = dataclasses.replace(call, backward=call.backward + excess)
         return results
 
-    def _current_step(self, runner: Runner, arguments: list[Any]) -> _Step:
+    def _current_step(self, runner: Runner, arguments: list[Any]) -> TrainingStep:
         step = self.step
         if step is None or (not self.waiting and not torch_compat.is_in_backward()):
             self.step = step = self._begin_step(runner, arguments)
@@ -267,7 +238,7 @@ class Session:
                 del self.profiles[step.key]
         return step
 
-    def _begin_step(self, runner: Runner, arguments: list[Any]) -> _Step:
+    def _begin_step(self, runner: Runner, arguments: list[Any]) -> TrainingStep:
         if self.step is not None and self.step.meter is not None:
             # Its backward never came.
             self._stop(self.step)
@@ -277,7 +248,7 @@ class Session:
         sizes = runner.sizes(arguments)
         key = (runner.index, buckets(sizes))
         gradients = self._held_gradients(runner.options)
-        step = _Step(key, gradients, self._gradients(), self._choice(runner, sizes, key, gradients))
+        step = TrainingStep(key, gradients, self._gradients(), self._choice(runner, sizes, key, gradients))
         self.wants_measuring = key not in self.profiles and self.n_measured < MAX_MEASUREMENTS
         if self.meter is not None:
             self._adopt(step)
@@ -332,12 +303,12 @@ class Session:
     def _gradients(self) -> int:
         """Bytes of the gradients that are there before a step."""
         gradients = (leaf.grad for reference in self.leaves.values() if (leaf := reference()) is not None)
-        return storage_bytes(_local(g) for g in gradients if g is not None and g.layout is torch.strided)
+        return storage_bytes(local(g) for g in gradients if g is not None and g.layout is torch.strided)
 
     def _all_gradients(self) -> float:
         """Bytes of the gradients of the model after a backward; no limit is known without the model."""
         model = self.model()
-        return float("inf") if model is None else sum(_local(p).nbytes for p in model.parameters() if p.requires_grad)
+        return float("inf") if model is None else sum(local(p).nbytes for p in model.parameters() if p.requires_grad)
 
     def _forget(self, key: int) -> None:
         self.waiting.pop(key, None)
@@ -348,7 +319,7 @@ class Session:
 
     # Measuring.
 
-    def _adopt(self, step: _Step) -> None:
+    def _adopt(self, step: TrainingStep) -> None:
         """Measures a step, if its shape is new."""
         step.meter, self.meter = self.meter, None
         meter = step.meter
@@ -359,9 +330,9 @@ class Session:
         self.n_overtaken = 0
         self.wants_measuring = False
         model = self.model()
-        known = [] if model is None else [_local(t) for t in (*model.parameters(), *model.buffers())]
+        known = [] if model is None else [local(t) for t in (*model.parameters(), *model.buffers())]
         leaves = [leaf for reference in self.leaves.values() if (leaf := reference()) is not None]
-        meter.own([*known, *leaves, *(_local(leaf.grad) for leaf in leaves if leaf.grad is not None)])
+        meter.own([*known, *leaves, *(local(leaf.grad) for leaf in leaves if leaf.grad is not None)])
         meter.mark()
 
     def _waiting(self) -> tuple[int, ...]:
@@ -370,18 +341,18 @@ class Session:
     def _saved(self) -> int:
         return sum(running.variant.phases.saved for running in self.waiting.values())
 
-    def _note_gap(self, step: _Step, meter: Watch) -> None:
+    def _note_gap(self, step: TrainingStep, meter: Watch) -> None:
         if step.n_calls > 1 or step.profile.calls:
             highest = meter.mark()
             step.profile.gaps.append(Gap(highest - step.seen_gradients - self._saved(), self._waiting()))
 
-    def _note_backward(self, step: _Step, meter: Watch, running: _Running) -> int:
+    def _note_backward(self, step: TrainingStep, meter: Watch, running: Running) -> int:
         """Notes what is held outside of a backward, and returns the peak that its plan has with that."""
         place = running.profile_index
         assert place is not None
         call, region = step.profile.calls[place], running.variant.step.region
         tangents = [tensor for node in region.tangents for tensor in region.needs[node]]
-        held = region.fixed_bytes + running.variant.phases.saved + _bytes(region, tangents) + _output_bytes(running.variant)
+        held = region.fixed_bytes + running.variant.phases.saved + bytes_of(region, tangents) + output_bytes(running.variant)
         outside = meter.current - held - step.seen_gradients - self._saved()
         step.profile.calls[place] = dataclasses.replace(call, backward=outside, backward_waiting=self._waiting())
         return meter.current + running.variant.phases.backward - held + region.fixed_bytes
@@ -394,13 +365,13 @@ class Session:
         if self.n_overtaken > MAX_OVERTAKEN:
             self._stop(self.step)
 
-    def _stop(self, step: _Step) -> None:
+    def _stop(self, step: TrainingStep) -> None:
         if step.meter is not None:
             step.meter.stop()
             step.meter = None
             _measuring.remove(self)
 
-    def _end_backward(self, step: _Step) -> None:
+    def _end_backward(self, step: TrainingStep) -> None:
         """Called when autograd has finished; a step that still waits for another backward goes on."""
         step.is_ending = False
         meter = step.meter
@@ -413,7 +384,7 @@ class Session:
         self._stop(step)
         self._learn(step, measured)
 
-    def _learn(self, step: _Step, measured: int) -> None:
+    def _learn(self, step: TrainingStep, measured: int) -> None:
         """Plans again where the measured step shows that the plans do not hold the budget."""
         key, profile, gradients = step.key, step.profile, step.gradients
         first = self.runners[profile.calls[0].region]
@@ -491,19 +462,6 @@ class Session:
 
 def _budget(options: Options, keep_all: int) -> int:
     return keep_all if options.budget is None else in_bytes(options.budget, keep_all)
-
-
-def _bytes(region: Any, values: Iterable[int]) -> int:
-    return sum(region.values[value].bytes for value in set(values))
-
-
-def _output_bytes(variant: Variant) -> int:
-    return _bytes(variant.step.region, output_values(variant.step.region))
-
-
-def _local(tensor: Any) -> torch.Tensor:
-    """What this process has of a tensor that is sharded over several."""
-    return tensor.to_local() if hasattr(tensor, "to_local") else tensor
 
 
 def session(options: Any) -> Session:

@@ -1,0 +1,58 @@
+"""What is under way while a model trains: calls that wait for their backward, the step that they belong to, and what it holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from .problem import output_values
+from .runner import Runner, Variant
+from .together import Profile
+from .watch import Watch
+
+
+@dataclass
+class Running:
+    """A call of a region, from its forward to its backward."""
+
+    runner: Runner
+    variant: Variant
+    reference: Any = None
+    # Parameters whose gradients may be given away in backward.
+    leaves: dict[int, torch.Tensor] = field(default_factory=dict)
+    profile_index: int | None = None
+
+
+@dataclass
+class TrainingStep:
+    """A training step: from a forward with nothing waiting to the end of the backward after which nothing waits."""
+
+    key: tuple[Any, ...]
+    # What plans must count, and what of it the meter sees: not the buckets of DDP.
+    gradients: int
+    seen_gradients: int
+    choice: dict[int, Variant]
+    meter: Watch | None = None
+    profile: Profile = field(default_factory=Profile)
+    # The sizes for which each region is planned.
+    sizes: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    n_calls: int = 0
+    is_ending: bool = False
+
+
+def bytes_of(region: Any, values: Iterable[int]) -> int:
+    """The bytes of some values of a region, each once."""
+    return sum(region.values[value].bytes for value in set(values))
+
+
+def output_bytes(variant: Variant) -> int:
+    """The bytes that the caller gets from forward."""
+    return bytes_of(variant.step.region, output_values(variant.step.region))
+
+
+def local(tensor: Any) -> torch.Tensor:
+    """What this process has of a tensor that is sharded over several."""
+    return tensor.to_local() if hasattr(tensor, "to_local") else tensor
