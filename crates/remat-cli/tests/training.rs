@@ -58,7 +58,8 @@ fn recomputed_values_can_be_verified() {
     assert!(json["unrepeatable"].is_null());
     assert_eq!(results(&folder, "plain.csv"), results(&folder, "verified.csv"));
     folder.run(&format!("{tight} --verify"), &[]).exits(0).prints(&["verified", "recomputed values"]);
-    let compared = "compare gpt --batch 2 --seq 16 --dim 16 --heads 2 --layers 2 --budget 80% --effort 0.001 --threads 1 --verify";
+    let compared = "compare gpt --batch 4 --seq 32 --dim 16 --heads 2 --layers 2 --vocab 64 --budget 80% --effort 0.001 \
+                    --threads 1 --verify";
     folder.run(compared, &[]).exits(0).prints(&["bits equal: yes", "verified: "]);
 }
 
