@@ -108,16 +108,22 @@ class Session:
         return self._plan_whole(runner, sizes, gradients=0, is_first=True)
 
     def _plan_whole(self, runner: Runner, sizes: tuple[int, ...], *, gradients: int, is_first: bool = False) -> Variant:
-        """A plan for a region that is the whole model, at the top of its bucket or, where that does not fit, for its size."""
-        options = runner.options
+        """A plan for a region that is the whole model, at the top of its bucket or, where that does not fit, for its size.
+
+        A loss outside of the module is assumed. Where only that keeps a plan from fitting, it is left to the measured first step.
+        """
+        options, first_error = runner.options, None
         if runner.is_fused:
             return self._fit_whole(runner, gradients, is_first=is_first)
-        for attempt in (buckets(sizes), sizes):
+        between = runner.step.outside.between
+        attempts = [(buckets(sizes), between), (sizes, between)]
+        if between is None and not runner.step.region.has_loss_inside:
+            attempts.append((sizes, 0))
+        for attempt, between in attempts:
             step = runner.step_for(attempt)
             if not gradients:
-                self.budgets[(runner.index, attempt)] = _budget(options, step.keep_all_peak)
-            always = step.outside.always + gradients
-            step = with_outside(step, Outside(always=always, between=step.outside.between))
+                self.budgets.setdefault((runner.index, attempt), _budget(options, step.keep_all_peak))
+            step = with_outside(step, Outside(always=step.outside.always + gradients, between=between))
             try:
                 if is_first:
                     variant = runner.write(step, decide(step, options))
@@ -126,13 +132,14 @@ class Session:
                     begin = time.perf_counter()
                     variant = runner.write(step, find(step, budget, options, book_of(step, options)))
                     report(step, variant.planned, options, time.perf_counter() - begin)
-            except BudgetTooSmall:
+            except BudgetTooSmall as error:
                 if attempt == sizes:
-                    raise
+                    first_error = first_error or error
             else:
                 self._keep((runner.index, attempt), gradients, {runner.index: variant})
                 return variant
-        raise AssertionError("the loop returns or raises")
+        assert first_error is not None
+        raise first_error
 
     def _fit_whole(self, runner: Runner, gradients: int, *, is_first: bool) -> Variant:
         """The same for Inductor, whose code decides what a plan holds."""

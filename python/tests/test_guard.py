@@ -67,6 +67,20 @@ def test_a_loss_outside_is_measured_and_counted(name: str) -> None:
         assert "the first step took" in messages[0] and "loss=" in messages[0]
 
 
+def test_a_loss_that_needs_less_than_is_assumed_is_not_refused_at_the_eager_peak() -> None:
+    torch.manual_seed(0)
+    # So little is saved that the loss decides.
+    module, x = nn.Linear(4, 4096), torch.randn(64, 4)
+    with measure_peak("cpu") as eager:
+        module(x).abs().sum().backward()
+    expected = [p.grad.clone() for p in module.parameters()]
+    module.zero_grad(set_to_none=True)
+    compiled = remat.compile(module, budget=eager.bytes, effort=0.01)
+    peaks, messages = told(lambda: steps(compiled, module, lambda out: out.abs().sum(), x))
+    assert max(peaks) <= eager.bytes and messages == []
+    assert all(torch.equal(a, p.grad) for a, p in zip(expected, module.parameters(), strict=True))
+
+
 def test_strict_raises_what_is_warned_of_otherwise() -> None:
     module, x = body(), torch.randn(1024, WIDTH)
     keep_all = remat.plan(module, x, effort=0.01).keep_all_peak
