@@ -6,7 +6,8 @@ the cards of AMD) it is the nominal size in decimal gigabytes, which is on the s
 (`RESERVED`): where `nvidia-smi` shows 79.65 GiB of an H100, torch sees 79.11 (vllm-project/vllm, issue 27508), of 40 GiB of an A100 39.50
 (TianheWu/CoSeR, issue 10), of 15 GiB of a T4 14.75 (hpcaitech/Open-Sora, issue 697), of 24 GiB of an RTX 4090 23.64 (ali-vilab/VGen, issue 104).
 
-Speeds are the peaks in the vendors' data sheets, halved where these state them with sparsity; `half` is for products that are summed in
+Speeds are the peaks of the documents that are named beside them, as other pages repeat them (for T4, V100 and the GeForce cards nobody
+has held the matrix units against a second page), halved where they are stated with sparsity; `half` is for products that are summed in
 fp32, as torch does it, which is half of the headline figure of GeForce cards. T4 and V100 have fp16 only, no bf16. Kernels reach a
 part of these speeds, about the same part for most operations, so shares of a step mean more than seconds.
 """

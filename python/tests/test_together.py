@@ -99,7 +99,7 @@ def test_work_between_parts_is_measured_and_counted() -> None:
 
 def test_gradients_of_all_parts_are_counted_when_they_accumulate() -> None:
     torch.manual_seed(0)
-    module, x = Parts(), torch.randn(128, WIDTH)
+    module, x = Parts(), torch.randn(96, WIDTH)
 
     def accumulate() -> list[int]:
         peaks = []
@@ -110,7 +110,7 @@ def test_gradients_of_all_parts_are_counted_when_they_accumulate() -> None:
         module.zero_grad(set_to_none=True)
         return peaks
 
-    budget = int(0.95 * max(accumulate()))
+    budget = int(0.85 * max(accumulate()))
     remat.compile(module, budget=budget, accumulates=True, effort=0.01)
     peaks, messages = told(accumulate)
     assert max(peaks) <= budget
