@@ -166,5 +166,6 @@ def test_the_checks_take_linear_time() -> None:
         checks.check_source(function.source, function.__globals__, module)
         return time.process_time() - begin
 
-    seconds(100)
-    assert seconds(4000) < 30 * seconds(400)
+    # The fastest of three, since other processes may take the processor for a while.
+    few, many = (min(seconds(n_layers) for _ in range(3)) for n_layers in (400, 4000))
+    assert many < 40 * few

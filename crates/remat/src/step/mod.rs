@@ -12,8 +12,9 @@ pub use crate::optimizer::{Optimizer, Rule};
 pub use autodiff::{differentiate, training_step};
 pub use evaluation::{ForwardPass, evaluation_pass, prediction_pass};
 
-use crate::graph::Graph;
+use crate::graph::{Graph, Storage};
 use crate::ids::ValueId;
+use std::collections::HashMap;
 
 /// A whole training step.
 #[derive(Clone, PartialEq, Debug)]
@@ -52,6 +53,24 @@ impl Roles {
             gradients: Vec::new(),
             optimizer: None,
         }
+    }
+
+    /// The places in the list of gradients that each storage has: a gradient may be a view, and that of several parameters.
+    /// Where `graph` is a schedule's, a view may look at a clone; then the storage is that of the original.
+    pub fn gradient_places(&self, graph: &Graph) -> HashMap<ValueId, Vec<usize>> {
+        let storage = Storage::compute(graph);
+        let mut places: HashMap<ValueId, Vec<usize>> = HashMap::new();
+        for (place, &(_, gradient)) in self.gradients.iter().enumerate() {
+            let root = storage.root[gradient];
+            let original = match graph.values[root].producer {
+                Some((node, position)) => {
+                    graph.nodes[graph.nodes[node].origin.unwrap_or(node)].outputs[position]
+                }
+                None => root,
+            };
+            places.entry(original).or_default().push(place);
+        }
+        places
     }
 
     /// Batches whose mean gradient makes one update.

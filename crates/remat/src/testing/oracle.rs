@@ -6,13 +6,13 @@
 
 use crate::error::Result;
 use crate::exec::{Engine, Executor, Reference};
-use crate::graph::{Graph, Source, Storage};
+use crate::graph::{Graph, Source};
 use crate::ids::{NodeId, ValueId};
 use crate::op::{MicroBatch, Run};
 use crate::pipeline::Program;
 use crate::step::{Roles, TrainingStep};
 use crate::train::{Batch, Batches, Part, Synthetic};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 const SEED: u64 = 3;
 const DATA_SEED: u64 = 5;
@@ -121,7 +121,7 @@ fn record<E: Engine>(
     n_steps: u64,
     mut pass: impl FnMut(&mut E, &Run, &mut dyn FnMut(NodeId, usize, &[u8])) -> Option<String>,
 ) -> (Bits, Option<String>) {
-    let places = places(graph, roles);
+    let places = roles.gradient_places(graph);
     let count = roles.micro_batches();
     let (mut bits, mut fault) = (Bits::default(), None);
     for number in 0..n_steps * count {
@@ -148,16 +148,6 @@ fn record<E: Engine>(
     let states = graph.sources.iter().filter(|s: &&Source| graph.values[s.value].kind.is_state());
     bits.state = states.map(|s| (s.name.clone(), hash(engine.bytes(s.value)))).collect();
     (bits, fault)
-}
-
-/// The places in the list of gradients that each storage has. A gradient may be a view, and that of several parameters.
-fn places(graph: &Graph, roles: &Roles) -> HashMap<ValueId, Vec<usize>> {
-    let storage = Storage::compute(graph);
-    let mut places: HashMap<ValueId, Vec<usize>> = HashMap::new();
-    for (place, &(_, gradient)) in roles.gradients.iter().enumerate() {
-        places.entry(storage.root[gradient]).or_default().push(place);
-    }
-    places
 }
 
 /// A fast hash of whole words.

@@ -4,12 +4,12 @@
 use super::{Session, StepResult, Synthetic, hash};
 use crate::error::Result;
 use crate::exec::Engine;
-use crate::graph::{Source, Storage};
+use crate::graph::Source;
 use crate::ids::{NodeId, ValueId};
 use crate::pipeline::{Prepared, Program};
 use crate::profile::Sample;
 use remat_plan::Bytes;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 /// One of the two programs.
 #[derive(Clone, PartialEq, Debug)]
@@ -105,12 +105,7 @@ pub fn compare(
 fn first_step(session: &mut Session) -> Result<(StepResult, FirstStep)> {
     let program = session.executor().program().clone();
     let graph = &program.schedule().graph;
-    // A gradient may be a view, and that of several parameters.
-    let storage = Storage::compute(graph);
-    let mut places: HashMap<ValueId, Vec<usize>> = HashMap::new();
-    for (place, &(_, gradient)) in program.roles().gradients.iter().enumerate() {
-        places.entry(storage.root[gradient]).or_default().push(place);
-    }
+    let places = program.roles().gradient_places(graph);
     let mut gradients = BTreeMap::new();
     let mut observe = |node: NodeId, position: usize, bytes: &[u8]| {
         for &place in places.get(&graph.nodes[node].outputs[position]).into_iter().flatten() {
