@@ -116,7 +116,7 @@ class Session:
         if runner.is_fused:
             return self._fit_whole(runner, gradients, is_first=is_first)
         between = runner.step.outside.between
-        attempts = [(buckets(sizes), between), (sizes, between)]
+        attempts = list(dict.fromkeys([(buckets(sizes), between), (sizes, between)]))
         if between is None and not runner.step.region.has_loss_inside:
             attempts.append((sizes, 0))
         for attempt, between in attempts:
@@ -139,7 +139,11 @@ class Session:
                 self._keep((runner.index, attempt), gradients, {runner.index: variant})
                 return variant
         assert first_error is not None
-        raise first_error
+        try:
+            raise first_error
+        finally:
+            # Otherwise the error and this frame would hold each other, and the tensors of the step with them.
+            del first_error
 
     def _fit_whole(self, runner: Runner, gradients: int, *, is_first: bool) -> Variant:
         """The same for Inductor, whose code decides what a plan holds."""

@@ -26,8 +26,11 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 @pytest.fixture(autouse=True)
 def fresh_compiler() -> Iterator[None]:
     import torch
+    from remat import reports
 
     torch.set_num_threads(1)
     torch._dynamo.reset()
+    # Only the latest are kept, so tests that count them need an empty list.
+    reports._reports.clear()
     yield
     torch._dynamo.reset()
