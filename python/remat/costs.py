@@ -108,7 +108,7 @@ def _measure(region: Region, node: fx.Node) -> tuple[float, int]:
         with torch.no_grad():
             return _time(node, args, kwargs)
     except Exception:  # noqa: BLE001
-        # Some operations reject made-up operands (a generator, a submodule, ranges); the calculated cost stands in.
+        # Some operations reject made-up operands (a generator, a submodule, ranges); their cost is calculated instead.
         return _roofline(region, node), 0
 
 

@@ -383,7 +383,7 @@ class Session:
             _measuring.remove(self)
 
     def _end_backward(self, step: TrainingStep) -> None:
-        """Called when autograd has finished; a step that still waits for another backward goes on."""
+        """Called when autograd has finished; a step that still waits for another backward continues."""
         step.is_ending = False
         meter = step.meter
         if meter is None or self.waiting:

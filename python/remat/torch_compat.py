@@ -174,7 +174,7 @@ def aot_backend(**kwargs: Any) -> Callable[..., Any]:
 
 
 def is_cut_by_graph_break(module: fx.GraphModule) -> bool:
-    """Whether Dynamo handed over a part of the model and goes on after it in Python."""
+    """Whether Dynamo handed over a part of the model and continues after it in Python."""
     reason = getattr(module, "compile_subgraph_reason", None)
     return bool(getattr(reason, "graph_break", False))
 

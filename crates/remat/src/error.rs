@@ -80,7 +80,7 @@ pub enum Error {
         what: String,
         /// Flat position.
         index: usize,
-        /// What stands there.
+        /// What is there.
         value: i64,
         /// Exclusive limit.
         limit: usize,

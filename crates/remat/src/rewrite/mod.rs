@@ -48,7 +48,7 @@ impl Schedule {
         })
     }
 
-    /// The node as it stands in the original graph.
+    /// The node as it is in the original graph.
     pub fn origin(&self, node: NodeId) -> NodeId {
         self.graph.nodes[node].origin.unwrap_or(node)
     }

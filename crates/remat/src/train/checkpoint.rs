@@ -233,7 +233,7 @@ fn read(
     let (then, now) = (notes.get(NUMERICS).map_or("1", |v| v), remat_kernels::NUMERICS.to_string());
     let arithmetic = (then != now).then(|| {
         format!(
-            "{} was trained with other arithmetic (version {then}, now {now}): the run goes on, but not with the bits \
+            "{} was trained with other arithmetic (version {then}, now {now}): the run continues, but not with the bits \
              of one that never stopped",
             place()
         )
