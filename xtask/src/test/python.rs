@@ -39,7 +39,8 @@ pub(super) fn steps(root: &Path) -> Result<Steps, &'static str> {
     }
     // The wheel is built with the target folder of this run, so that the planner is not compiled twice.
     install.env("CARGO_TARGET_DIR", target_folder(root));
-    let mut tests = run(&inside, &["-m", "pytest", "--tb=short", "-rs"]);
+    // Most tests use one core, and some start a second process, so more would not help a small machine.
+    let mut tests = run(&inside, &["-m", "pytest", "--tb=short", "-rs", "-n", "2"]);
     // A test that hangs ends the run with the stacks of all threads, in which the test is named.
     let limit = format!("faulthandler_timeout={}", watch::LIMIT.as_secs());
     tests.args(["-o", &limit, "-o", "faulthandler_exit_on_timeout=true"]);
