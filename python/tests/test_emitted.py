@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import operator
 import random
-import gc
 import time
 from typing import Any
 
