@@ -88,7 +88,10 @@ fn images_are_decoded_inside_the_budget() {
     let ran = folder.run(&format!("{train} --budget {step}B"), &[]).exits(1);
     assert!(ran.stdout.contains("\"fits\": false"), "{ran:?}");
     let total = step + (4 * 4096 * 4096 + (8 << 20));
-    let json = limited(&folder, total, &format!("{train} --budget {total}B")).exits(0).json("remat.train/1");
+    // The allocator keeps what planning in several threads has used, more or less of it from run to run.
+    let kept = 32 << 20;
+    let json =
+        limited(&folder, total + kept, &format!("{train} --budget {total}B")).exits(0).json("remat.train/1");
     let number = |name: &str| json[name].as_u64().expect("a size");
     assert!(number("data_bytes") > 4 * 4096 * 4096, "{json}");
     assert!(number("measured_peak_bytes") + number("data_bytes") <= total, "{json}");
