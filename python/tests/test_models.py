@@ -13,7 +13,7 @@ from zoo import MODELS, make
 
 N_BUDGETS = 11
 N_STEPS = 3
-# These go the whole way of users, too, which takes as long as all budgets together.
+# These also train as users do, which takes as long as all budgets together.
 TRACED_AGAIN = ("resnet18", "vit", "gpt2")
 # Little search: the promises hold for every plan, and the suite has many.
 OPTIONS = Options(effort=0.01)

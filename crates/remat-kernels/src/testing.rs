@@ -52,7 +52,7 @@ pub(crate) fn same_bits_in_any_pool(kernel: impl Fn() -> Vec<f32> + Sync) -> Vec
     one
 }
 
-/// Runs `task` with an instruction set. Only one test at a time chooses; meanwhile others run with that set, too, which
+/// Runs `task` with an instruction set. Only one test at a time chooses; meanwhile others run with that set as well, which
 /// changes no bit of theirs.
 pub(crate) fn with_isa<R>(isa: Isa, task: impl FnOnce() -> R) -> R {
     static CHOICE: Mutex<()> = Mutex::new(());

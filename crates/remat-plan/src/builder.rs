@@ -137,21 +137,9 @@ impl ProblemBuilder {
     /// Begins a node. Nodes run in the order in which they are begun, unless a plan says otherwise.
     #[track_caller]
     pub fn node(&mut self, phase: Phase, name: impl Into<String>, cost: f64) -> NodeBuilder<'_> {
-        let (id, name) = (NodeId::new(self.spec.nodes.len()), name.into());
+        let id = NodeId::new(self.spec.nodes.len());
         self.places.push(Location::caller());
-        self.spec.nodes.push(Node {
-            op: name.clone(),
-            name,
-            phase,
-            cost,
-            workspace_bytes: Bytes::ZERO,
-            inputs: Vec::new(),
-            outputs: Vec::new(),
-            recompute: true,
-            consumes: Vec::new(),
-            reuse: Vec::new(),
-            module: None,
-        });
+        self.spec.nodes.push(Node::new(name, phase, cost));
         NodeBuilder { problem: self, id }
     }
 

@@ -98,6 +98,26 @@ pub struct Node {
     pub module: Option<String>,
 }
 
+impl Node {
+    /// A node that may run again and so far reads and makes nothing; its kind of operation is its name.
+    pub fn new(name: impl Into<String>, phase: Phase, cost: f64) -> Node {
+        let name = name.into();
+        Node {
+            op: name.clone(),
+            name,
+            phase,
+            cost,
+            workspace_bytes: Bytes::ZERO,
+            inputs: Vec::new(),
+            outputs: Vec::new(),
+            recompute: true,
+            consumes: Vec::new(),
+            reuse: Vec::new(),
+            module: None,
+        }
+    }
+}
+
 /// What copies go through, one at a time and in the order in which they are started.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Channel {

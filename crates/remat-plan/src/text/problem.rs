@@ -140,20 +140,7 @@ fn value(line: &mut Line<'_>, n_before: usize) -> Result<Value, TextError> {
 }
 
 fn node(line: &mut Line<'_>, phase: Phase) -> Result<Node, TextError> {
-    let name = line.word("the name of the node")?;
-    let mut node = Node {
-        op: name.clone(),
-        name,
-        phase,
-        cost: 0.0,
-        workspace_bytes: Bytes::ZERO,
-        inputs: Vec::new(),
-        outputs: Vec::new(),
-        recompute: true,
-        consumes: Vec::new(),
-        reuse: Vec::new(),
-        module: None,
-    };
+    let mut node = Node::new(line.word("the name of the node")?, phase, 0.0);
     let mut has_cost = false;
     while !line.is_at_end() {
         match line.one_of("part of a node", &FIELDS)? {

@@ -7,7 +7,7 @@ use remat::rewrite::ScheduleFault;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 
-/// The name of a fault's kind, and all names. A new kind does not compile before it stands in the list, and so has a case.
+/// The name of a fault's kind, and all names. A new kind does not compile before it is in the list, and so has a case.
 macro_rules! kinds {
     ($kind:ident, $all:ident, $fault:ident: $($name:ident)*) => {
         fn $kind(fault: &$fault) -> &'static str {
