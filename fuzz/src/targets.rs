@@ -10,6 +10,7 @@ use remat::model::{self, Options};
 use remat::optimizer::Optimizer;
 use remat::pipeline::{Costs, prepare};
 use remat::profile::Machine;
+use remat::testing::random::{Choices, check_step, random_step};
 use remat::train::{
     BytePairs, Checkpoints, Identity, Images, LearningRate, RunFolder, Schedule, Session, Synthetic,
     Tokenizer, decode_image,
@@ -17,7 +18,7 @@ use remat::train::{
 use remat::weights::WeightFile;
 use remat_plan::{
     Budget, Bytes, Plan, Problem, Status, check, explain, is_unprintable, memory_floor, proves_optimal,
-    simulate,
+    simulate_with,
 };
 use std::cell::RefCell;
 use std::fmt::Display;
@@ -28,7 +29,7 @@ use tempfile::TempDir;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All of them, by the name of their folder in the corpus.
-pub const TARGETS: [Target; 11] = [
+pub const TARGETS: [Target; 12] = [
     ("problem", problem),
     ("plan", plan),
     ("graph", graph),
@@ -40,6 +41,7 @@ pub const TARGETS: [Target; 11] = [
     ("sizes", sizes),
     ("checkpoint", checkpoint),
     ("run_folder", run_folder),
+    ("step", step),
 ];
 
 pub use image as png;
@@ -77,20 +79,28 @@ pub fn problem(bytes: &[u8]) {
 }
 
 /// A small problem for plans.
-const SMALL: &str = "remat.problem/1\nname small\ncost_unit s\nfixed_bytes 100\nvalue %0 8 x\nvalue %1 64 a\nvalue %2 32 b\nvalue %3 16 c\ninputs %0\nforward f cost 1.5 workspace 4 reads %0 makes %1\nforward g cost 2.0 reads %1 makes %2 reuse %1>%2\nbackward h cost 3.0 reads %1 %2 makes %3 once\noutputs %3\n";
+const SMALL: &str = include_str!("../problems/small.txt");
 
-/// A plan for a small problem in either form.
+/// A small problem with a store, for plans that move values.
+const MOVED: &str = include_str!("../problems/moved.txt");
+
+/// A plan in either form for one of two small problems; it names its problem.
 pub fn plan(bytes: &[u8]) {
     let Some(text) = text(bytes) else { return };
-    let problem = Problem::from_text(SMALL).expect("a valid problem");
-    match Plan::parse(text, &problem) {
+    for problem in [SMALL, MOVED] {
+        plan_for(text, &Problem::from_text(problem).expect("a valid problem"));
+    }
+}
+
+fn plan_for(text: &str, problem: &Problem) {
+    match Plan::parse(text, problem) {
         Err(error) => refused(error),
         Ok(plan) => {
-            let faults = check(&problem, &plan);
-            faults.iter().for_each(|fault| refused(fault.with_names(&problem)));
+            let faults = check(problem, &plan);
+            faults.iter().for_each(|fault| refused(fault.with_names(problem)));
             let is_valid = faults.is_empty();
-            let _ = proves_optimal(&problem, &plan);
-            match simulate(&problem, &plan.steps) {
+            let _ = proves_optimal(problem, &plan);
+            match simulate_with(problem, &plan.stored, &plan.steps) {
                 Ok(_) => {}
                 Err(error) => {
                     // An answer that there is no plan has no steps.
@@ -100,12 +110,12 @@ pub fn plan(bytes: &[u8]) {
                 }
             }
             if is_valid && plan.status != Status::Infeasible {
-                let _ = explain(&problem, &plan);
+                let _ = explain(problem, &plan);
             }
             // A cost that is no number is not equal to itself.
             if plan.cost.is_finite() && plan.lower_bound.is_none_or(f64::is_finite) {
-                assert_eq!(Plan::from_text(&plan.to_text(&problem), &problem).expect("it was printed"), plan);
-                assert_eq!(Plan::from_json(&plan.to_json(), &problem).expect("it was printed"), plan);
+                assert_eq!(Plan::from_text(&plan.to_text(problem), problem).expect("it was printed"), plan);
+                assert_eq!(Plan::from_json(&plan.to_json(), problem).expect("it was printed"), plan);
             }
         }
     }
@@ -295,4 +305,15 @@ pub fn run_folder(bytes: &[u8]) {
             }
         }
     });
+}
+
+/// A training step of any ops, through the whole pipeline: a byte that says how much of the rest chooses the model, then
+/// what chooses the model, then what chooses its plans.
+pub fn step(bytes: &[u8]) {
+    let [n_of_model, rest @ ..] = bytes else { return };
+    let (of_model, of_plans) = rest.split_at(rest.len().min(usize::from(*n_of_model)));
+    let step = random_step(&mut Choices::of_bytes(of_model)).expect("any choices make a model");
+    if let Err(fault) = check_step(&step, &mut Choices::of_bytes(of_plans)) {
+        panic!("{fault}\n{:?}\n{}", step.optimizer, step.forward.to_text());
+    }
 }

@@ -13,10 +13,11 @@ const KIBIBYTES: u32 = 256 << 10;
 
 /// The model and the run that the checkpoints of the corpus belong to.
 const MLP: &str = "mlp --batch 2 --features 3 --width 3 --layers 1 --classes 2 --threads 1";
-const PROBLEM: &str = "remat.problem/1\nname small\ncost_unit s\nfixed_bytes 100\nvalue %0 8 x\nvalue %1 64 a\n\
-                       value %2 32 b\nvalue %3 16 c\ninputs %0\nforward f cost 1.5 workspace 4 reads %0 makes %1\n\
-                       forward g cost 2.0 reads %1 makes %2 reuse %1>%2\nbackward h cost 3.0 reads %1 %2 makes %3 once\n\
-                       outputs %3\n";
+/// The problems that the plans of the corpus are for.
+const PROBLEMS: [(&str, &str); 2] = [
+    ("small.txt", include_str!("../../../fuzz/problems/small.txt")),
+    ("moved.txt", include_str!("../../../fuzz/problems/moved.txt")),
+];
 
 /// The files of one kind.
 fn corpus(kind: &str) -> Vec<PathBuf> {
@@ -42,7 +43,7 @@ fn limited(folder: &Folder, words: &str, what: &Path) -> Ran {
 #[test]
 fn hostile_files_end_in_a_message() {
     let folder = Folder::new();
-    folder.write("small.txt", PROBLEM);
+    PROBLEMS.iter().for_each(|(name, text)| folder.write(name, text));
     let (mut n_runs, mut n_refused) = (0, 0);
     let mut run = |words: &str, what: &Path| {
         n_runs += 1;
@@ -59,7 +60,8 @@ fn hostile_files_end_in_a_message() {
     }
     for path in corpus("plan") {
         copy(&path, "plan");
-        run("check small.txt plan", &path);
+        let problem = if name(&path).starts_with("moved-") { "moved.txt" } else { "small.txt" };
+        run(&format!("check {problem} plan"), &path);
     }
     for path in corpus("safetensors") {
         copy(&path, "weights");
