@@ -3,12 +3,15 @@
     python3 bench/pytorch/compare.py                     all cases, then writes bench/RESULTS.md
     python3 bench/pytorch/compare.py resnet152-8         one case
     python3 bench/pytorch/compare.py --quick             a small model, to see that everything works; writes nothing
+    python3 bench/pytorch/compare.py --avx2              all engines held to AVX2
 
 Each engine is a process of its own that keeps its model and runs a step when told to; steps are triggered alternately, so
-that all engines are warm and share whatever else the machine does. PyTorch runs in both memory layouts where images are
-involved. Compared are whole steps (forward, loss, backward, Adam) after a warm-up: median, spread (half the distance
-of the quartiles), and the ratio to PyTorch's better layout. Memory: our arena against PyTorch's live storages, and the
-highest resident size of both processes. Where keeping everything needs more than the limits that we set ourselves, our
+that all engines are warm and share whatever else the machine does. All start from the same weights and see the same batches, a
+new one in every step: our engine runs first and writes them for the others. The losses must agree, or the comparison stops; where
+a model has dropout, whose masks differ, two steps without it are compared first. PyTorch runs eagerly, in both memory layouts where
+images are involved, and compiled with Inductor. Compared are whole steps (forward, loss, backward, Adam) after a warm-up: median, spread (half the distance
+of the quartiles), and the ratio to the best of PyTorch's engines. Memory: our arena against PyTorch's live storages, and the
+highest resident size of both processes. `REMAT_TORCH_PYTHON` names a Python that has PyTorch, torchvision and safetensors. Where keeping everything needs more than the limits that we set ourselves, our
 engine runs a second time within a budget that meets them. The virtual environment under target/ is made when it is missing.
 """
 
@@ -19,6 +22,7 @@ import platform
 import statistics
 import subprocess
 import sys
+import tempfile
 from datetime import date
 from pathlib import Path
 
@@ -29,6 +33,7 @@ BEGIN, END = "<!-- begin: steps against PyTorch -->", "<!-- end: steps against P
 
 # name -> (model, options, whether it has images). All with Adam in f32.
 CASES = {
+    "resnet50-8": ("resnet50", ["batch=8"], True),
     "resnet152-8": ("resnet152", ["batch=8"], True),
     "resnet152-16": ("resnet152", ["batch=16"], True),
     "transformer-16": ("transformer", ["batch=16"], False),
@@ -43,11 +48,14 @@ BUDGETS = {"resnet152-16": 3_180, "gpt-1024": 2_790, "resnet18-2": 144}
 class Engine:
     """A process that runs steps on demand."""
 
-    def __init__(self, name: str, command: list[str]):
+    def __init__(self, name: str, command: list[str], environment: dict[str, str]):
         self.name = name
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        self.version = self.read()["version"]
+        pipe = subprocess.PIPE
+        self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=os.environ | environment)
+        about = self.read()
+        self.version, self.instruction_set = about["version"], about["instruction_set"]
         self.seconds: list[float] = []
+        self.losses: list[float] = []
 
     def read(self) -> dict:
         line = self.process.stdout.readline()
@@ -60,12 +68,21 @@ class Engine:
         self.process.stdin.flush()
         return self.read()
 
+    def step(self, is_timed: bool) -> None:
+        answer = self.ask("step")
+        self.losses.append(answer["loss"])
+        if is_timed:
+            self.seconds.append(answer["seconds"])
+
+    def end(self) -> None:
+        self.process.stdin.close()
+        self.process.wait()
+
     def finish(self) -> dict:
         """The measurements, with the memory that only the end of the run knows."""
         resident = self.ask("resident")["bytes"]
         live = self.ask("live")["bytes"]
-        self.process.stdin.close()
-        self.process.wait()
+        self.end()
         quartiles = statistics.quantiles(self.seconds, n=4, method="inclusive")
         return {
             "name": self.name,
@@ -73,13 +90,16 @@ class Engine:
             "spread": (quartiles[2] - quartiles[0]) / 2,
             "live": live,
             "resident": resident,
+            "first": self.losses[0],
+            "last": self.losses[-1],
+            "instruction_set": self.instruction_set,
         }
 
 
 def prepare() -> None:
     """The virtual environment and the release build of our engine."""
     python = VENV / "bin/python"
-    if not python.exists():
+    if "REMAT_TORCH_PYTHON" not in os.environ and not python.exists():
         subprocess.run([sys.executable, "-m", "venv", VENV], check=True)
         requirements = ROOT / "bench/pytorch/requirements.txt"
         subprocess.run([VENV / "bin/pip", "install", "-r", requirements], check=True)
@@ -87,34 +107,78 @@ def prepare() -> None:
     subprocess.run(build, cwd=ROOT, check=True)
 
 
-def engines(name: str, case: tuple[str, list[str], bool], threads: int, with_unfused: bool) -> list[Engine]:
+# What holds PyTorch and oneDNN to AVX2, and our engine.
+AVX2 = {"ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2", "REMAT_ISA": "avx2"}
+# Relative distance of the losses of two engines, for the first step, the second and later ones. An update of Adam turns the
+# rounding of gradients near zero into whole steps, so later losses drift apart in any two programs.
+TOLERANCE = [1e-4, 3e-2, 0.2]
+# The same where masks of dropout differ.
+WITH_DROPOUT = [5e-2, 0.1, 0.3]
+# Models whose defaults have dropout.
+DROPOUT = {"transformer"}
+
+
+def engines(name: str, case: tuple[str, list[str], bool], args, folder: str, only_check: bool) -> list[Engine]:
+    """Our engine first: it writes what the others read."""
     model, options, has_images = case
+    if only_check:
+        options = [*options, "dropout=0"]
+    environment = AVX2 if args.avx2 else {}
     target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
-    ours = [str(target / "release/examples/steps"), model, "--threads", str(threads), *options]
-    torch = [str(VENV / "bin/python"), str(ROOT / "bench/pytorch/steps.py"), model, f"--threads={threads}", *options]
-    started = [Engine("remat", ours)]
-    if name in BUDGETS:
+    ours = [str(target / "release/examples/steps"), model, "--threads", str(args.threads), *options]
+    python = os.environ.get("REMAT_TORCH_PYTHON", str(VENV / "bin/python"))
+    torch = [python, str(ROOT / "bench/pytorch/steps.py"), model, f"--threads={args.threads}", "--shared", folder, *options]
+    commands = [("remat", [*ours, "--share", folder])]
+    if only_check:
+        commands.append(("PyTorch", torch))
+        return [Engine(*command, environment) for command in commands]
+    if name in BUDGETS and args.budgets:
         budget = BUDGETS[name]
-        started.append(Engine(f"remat within {budget:,} MiB", [*ours, "--budget", str(budget << 20)]))
-    if with_unfused:
-        started.append(Engine("remat, not fused", [*ours, "--no-fusion"]))
-    if has_images:
-        started.append(Engine("PyTorch, NCHW", torch))
-        started.append(Engine("PyTorch, channels-last", [*torch, "--channels-last"]))
-    else:
-        started.append(Engine("PyTorch", torch))
-    return started
+        commands.append((f"remat within {budget:,} MiB", [*ours, "--budget", str(budget << 20)]))
+    if args.unfused:
+        commands.append(("remat, not fused", [*ours, "--no-fusion"]))
+    layouts = [("NCHW", []), ("channels-last", ["--channels-last"])] if has_images else [("eager", [])]
+    commands += [(f"PyTorch, {layout}", [*torch, *flags]) for layout, flags in layouts]
+    if args.inductor:
+        commands.append(("PyTorch, Inductor", [*torch, *layouts[-1][1], "--inductor"]))
+    return [Engine(*command, environment) for command in commands]
+
+
+def agree(name: str, running: list[Engine], tolerances: list[float]) -> None:
+    """Stops if the last losses of the engines are not the same but for rounding."""
+    ours = running[0].losses[-1]
+    tolerance = tolerances[min(len(running[0].losses), len(tolerances)) - 1]
+    for engine in running[1:]:
+        loss = engine.losses[-1]
+        if not abs(loss - ours) <= tolerance * abs(ours):
+            sys.exit(
+                f"{name}: in step {len(engine.losses)} the loss of {engine.name} is {loss}, that of remat {ours}: "
+                "they do not train the same model"
+            )
 
 
 def run(name: str, case, args) -> tuple[str, list[dict]]:
-    running = engines(name, case, args.threads, args.unfused)
-    print(f"{name}: " + ", ".join(f"{engine.name} {engine.version}" for engine in running), flush=True)
-    for number in range(args.warm_up + args.steps):
-        for engine in running:
-            seconds = engine.ask("step")["seconds"]
-            if number >= args.warm_up:
-                engine.seconds.append(seconds)
-    return running[-1].version, [engine.finish() for engine in running]
+    has_dropout = case[0] in DROPOUT
+    if has_dropout:
+        with tempfile.TemporaryDirectory() as folder:
+            checked = engines(name, case, args, folder, only_check=True)
+            for _ in range(2):
+                for engine in checked:
+                    engine.step(is_timed=False)
+                agree(name, checked, TOLERANCE)
+            for engine in checked:
+                engine.end()
+            losses = ", ".join(f"{loss:.6f}" for engine in checked for loss in engine.losses)
+            print(f"{name}: losses of two steps without dropout agree: {losses}", flush=True)
+    with tempfile.TemporaryDirectory() as folder:
+        running = engines(name, case, args, folder, only_check=False)
+        about = (f"{engine.name} {engine.version} ({engine.instruction_set})" for engine in running)
+        print(f"{name}: " + ", ".join(about), flush=True)
+        for number in range(args.warm_up + args.steps):
+            for engine in running:
+                engine.step(is_timed=number >= args.warm_up)
+            agree(name, running, WITH_DROPOUT if has_dropout else TOLERANCE)
+        return running[-1].version, [engine.finish() for engine in running]
 
 
 def mebibytes(size: int) -> str:
@@ -129,14 +193,15 @@ def table(name: str, case, rows: list[dict]) -> str:
     lines = [
         f"### {model}, {', '.join(options)}",
         "",
-        "| engine | step | spread | ratio | arena or live storages | ratio | resident peak | ratio |",
-        "|---|---|---|---|---|---|---|---|",
+        "| engine | instruction set | step | spread | ratio | arena or live storages | ratio | resident peak | ratio | first loss | last loss |",
+        "|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for row in rows:
         lines.append(
-            f"| {row['name']} | {row['median']:.3f} s | ± {row['spread']:.3f} | {row['median'] / best:.2f} "
+            f"| {row['name']} | {row['instruction_set']} | {row['median']:.3f} s | ± {row['spread']:.3f} | {row['median'] / best:.2f} "
             f"| {mebibytes(row['live'])} | {row['live'] / live:.2f} "
-            f"| {mebibytes(row['resident'])} | {row['resident'] / resident:.2f} |"
+            f"| {mebibytes(row['resident'])} | {row['resident'] / resident:.2f} "
+            f"| {row['first']:.6f} | {row['last']:.6f} |"
         )
     return "\n".join(lines) + "\n"
 
@@ -165,6 +230,10 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--steps", type=int, default=9, help="steps that are timed")
     parser.add_argument("--warm-up", type=int, default=2, help="steps before them")
+    parser.add_argument("--avx2", action="store_true", help="hold all engines to AVX2")
+    parser.add_argument("--no-inductor", dest="inductor", action="store_false", help="leave torch.compile out")
+    parser.add_argument("--no-budgets", dest="budgets", action="store_false", help="leave our runs within a budget out")
+    parser.add_argument("--no-write", dest="write", action="store_false", help="leave bench/RESULTS.md as it is")
     parser.add_argument("--unfused", action="store_true", help="also run our engine without fusion")
     parser.add_argument("--quick", action="store_true", help="a small model; writes nothing")
     args = parser.parse_args()
@@ -180,7 +249,7 @@ def main() -> None:
         version, rows = run(name, known[name], args)
         sections.append(table(name, known[name], rows))
         print(sections[-1], flush=True)
-    if args.quick:
+    if args.quick or not args.write:
         return
     command = " ".join(["python3 bench/pytorch/compare.py", *sys.argv[1:]])
     heading = (

@@ -1,15 +1,16 @@
 """Runs training steps of one model in PyTorch on demand: one of the engines that `compare.py` drives.
 
-    python steps.py resnet152 batch=8 --threads 2 [--channels-last]
+    python steps.py resnet152 batch=8 --threads 2 --shared FOLDER [--channels-last] [--inductor]
 
 Reads one word per line from standard input and answers each with one line of JSON:
 
-    step      one training step: {"seconds": ..., "loss": ...}
+    step      one training step with the next batch: {"seconds": ..., "loss": ...}
     resident  the highest resident size of this process so far: {"bytes": ...}
     live      one more step, slower, in which all live storages are counted: {"bytes": ...}
 
-The step is eager PyTorch in f32 with Adam: forward, loss, backward, update; gradients are dropped after each step. The
-update is the fused one, which is PyTorch's fastest on a CPU.
+The step is PyTorch in f32 with Adam, eager or compiled with Inductor: forward, loss, backward, update; gradients are dropped after
+each step. The update is the fused one, which is PyTorch's fastest on a CPU. The folder has the weights to start from and a batch for
+every step, written by our engine (`crates/remat/examples/steps.rs --share`), which runs a step first.
 """
 
 import argparse
@@ -18,8 +19,11 @@ import sys
 import time
 import weakref
 from functools import partial
+from pathlib import Path
 
+import numpy as np
 import torch
+from safetensors.torch import load_file
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
@@ -67,9 +71,9 @@ class LiveStorages(TorchDispatchMode):
 
 
 class Engine:
-    """A model, its optimizer and one batch of random data."""
+    """A model and its optimizer, with the weights and batches of a folder."""
 
-    def __init__(self, name: str, options: dict[str, int], channels_last: bool):
+    def __init__(self, name: str, options: dict[str, float], folder: Path, channels_last: bool, inductor: bool):
         build, defaults = MODELS[name]
         unknown = set(options) - set(defaults) - {"batch", "image"}
         if unknown:
@@ -77,27 +81,46 @@ class Engine:
         sizes = defaults | {key: value for key, value in options.items() if key in defaults}
         batch = options.get("batch", 8)
         torch.manual_seed(1)
+        self.folder, self.done, self.channels_last = folder, 0, channels_last
         self.model = build(**sizes).train()
+        weights = load_file(folder / "weights.safetensors")
+        missing, unknown = self.model.load_state_dict(weights, strict=False)
+        if unknown or any(not name.endswith("num_batches_tracked") for name in missing):
+            sys.exit(f"other weights than those of our engine: missing {missing}, unknown {unknown}")
         if "vocab" in sizes:
-            self.inputs = torch.randint(sizes["vocab"], (batch, sizes["seq"]))
-            self.labels = torch.randint(sizes["vocab"], (batch, sizes["seq"]))
+            self.shapes = {"input": (np.int32, (batch, sizes["seq"])), "labels": (np.int32, (batch, sizes["seq"]))}
         else:
             image = options.get("image", 224)
-            self.inputs = torch.randn(batch, 3, image, image)
-            self.labels = torch.randint(sizes["classes"], (batch,))
+            self.shapes = {"input": (np.float32, (batch, image, image, 3)), "labels": (np.int32, (batch,))}
         if channels_last:
             self.model = self.model.to(memory_format=torch.channels_last)
-            self.inputs = self.inputs.contiguous(memory_format=torch.channels_last)
+        self.run = torch.compile(self.model) if inductor else self.model
         self.optimizer = torch.optim.Adam(self.model.parameters(), lr=1e-3, fused=True)
+        self.inputs = self.labels = None
+
+    def next_batch(self) -> None:
+        """Reads the batch of the next step, as our engine has written it."""
+        self.done += 1
+        loaded = {}
+        for name, (dtype, shape) in self.shapes.items():
+            file = self.folder / f"{self.done}-{name}.bin"
+            loaded[name] = torch.from_numpy(np.fromfile(file, dtype=dtype).reshape(shape))
+        self.inputs, self.labels = loaded["input"], loaded["labels"].long()
+        if self.inputs.dtype == torch.float32:
+            format = torch.channels_last if self.channels_last else torch.contiguous_format
+            self.inputs = self.inputs.permute(0, 3, 1, 2).contiguous(memory_format=format)
+        else:
+            self.inputs = self.inputs.long()
 
     def step(self) -> float:
-        loss = models.loss(self.model(self.inputs), self.labels)
+        loss = models.loss(self.run(self.inputs), self.labels)
         loss.backward()
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         return loss.item()
 
     def timed_step(self) -> dict[str, float]:
+        self.next_batch()
         begin = time.perf_counter()
         loss = self.step()
         return {"seconds": time.perf_counter() - begin, "loss": loss}
@@ -120,14 +143,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("model", choices=MODELS)
     parser.add_argument("--threads", type=int, required=True)
+    parser.add_argument("--shared", type=Path, required=True, help="folder of weights and batches")
     parser.add_argument("--channels-last", action="store_true")
+    parser.add_argument("--inductor", action="store_true", help="compile the model")
     parser.add_argument("options", nargs="*", metavar="NAME=N", help="sizes, such as batch=8")
     args = parser.parse_intermixed_args()
     torch.set_num_threads(args.threads)
-    options = {name: int(value) for name, value in (option.split("=") for option in args.options)}
-    engine = Engine(args.model, options, args.channels_last)
+    pairs = (option.split("=") for option in args.options)
+    options = {name: float(value) if name == "dropout" else int(value) for name, value in pairs}
+    engine = Engine(args.model, options, args.shared, args.channels_last, args.inductor)
     answers = {"step": engine.timed_step, "resident": resident_peak, "live": engine.live}
-    print(json.dumps({"version": torch.__version__}), flush=True)
+    capability = torch.backends.cpu.get_cpu_capability()
+    print(json.dumps({"version": torch.__version__, "instruction_set": capability}), flush=True)
     for line in sys.stdin:
         print(json.dumps(answers[line.strip()]()), flush=True)
 

@@ -315,7 +315,7 @@ fn the_instruction_set_is_one_that_exists() {
     };
     with("portable", "models").exits(0);
     for wrong in ["", "neon", "AVX2"] {
-        with(wrong, "models").complains(&["REMAT_ISA", "none of portable, avx2"]);
+        with(wrong, "models").complains(&["REMAT_ISA", "none of portable, emulated512, avx2, avx512"]);
     }
     let refused = with("sse9", "models --json").exits(2);
     assert!(refused.stdout.contains("REMAT_ISA"), "{refused:?}");

@@ -99,6 +99,9 @@ fn cpu_features() -> Vec<&'static str> {
             ("fma", is_x86_feature_detected!("fma")),
             ("f16c", is_x86_feature_detected!("f16c")),
             ("avx512f", is_x86_feature_detected!("avx512f")),
+            ("avx512dq", is_x86_feature_detected!("avx512dq")),
+            ("avx512bw", is_x86_feature_detected!("avx512bw")),
+            ("avx512vl", is_x86_feature_detected!("avx512vl")),
         ];
         features.into_iter().filter(|feature| feature.1).map(|feature| feature.0).collect()
     }

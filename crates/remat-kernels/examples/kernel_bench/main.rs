@@ -5,6 +5,7 @@
 //! stream memory in GB/s and as a share of the bandwidth of a copy. Bytes are counted for one perfect pass: what must be
 //! read and written at least once (twice for batch norm's gradient, which needs its sums before its first output).
 //!
+//! `REMAT_ISA` chooses the instruction set, and the peak is that of its vectors; the first lines give the peaks of all sets.
 //! Kernel and limit run alternately, and every figure is the best of many short runs: the kernels do the same work each
 //! time, so a slower run tells about the rest of the machine. With one thread on Linux the clock counts only the time
 //! that the thread had the processor, so that other programs disturb little. Tensors lie in large pages.
@@ -15,6 +16,7 @@ mod products;
 mod streams;
 
 use measure::{best_times, chain_flops, copy, run_chains};
+use remat_kernels::isa::{self, Isa};
 
 fn main() {
     let mut threads = 1;
@@ -33,7 +35,11 @@ fn main() {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
     match pool {
         Ok(pool) => pool.install(|| {
-            println!("{threads} threads; kernel and limit measured alternately");
+            println!("{threads} threads, {}; kernel and limit measured alternately", isa::current().name());
+            for isa in Isa::available().filter(|isa| [Isa::Avx2, Isa::Avx512].contains(isa)) {
+                let (time, _) = best_times(&mut || run_chains(isa), &mut || ());
+                println!("peak of {}: {:.1} GFLOP/s", isa.name(), chain_flops(isa) / time / 1e9);
+            }
             let bench = Bench { words };
             bench.products();
             bench.streams();
@@ -56,8 +62,9 @@ impl Bench {
         if !self.is_wanted(name) {
             return;
         }
-        let (time, peak_time) = best_times(&mut task, &mut run_chains);
-        let (speed, peak) = (flops / time / 1e9, chain_flops() / peak_time / 1e9);
+        let isa = isa::current();
+        let (time, peak_time) = best_times(&mut task, &mut || run_chains(isa));
+        let (speed, peak) = (flops / time / 1e9, chain_flops(isa) / peak_time / 1e9);
         let onednn = onednn.map_or(String::new(), |speed| format!("   oneDNN {speed:.0} GFLOP/s"));
         println!("{name:<46} {speed:>7.1} GFLOP/s {:>5.0} % of peak {peak:.1}{onednn}", 100.0 * speed / peak);
     }

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use rayon::prelude::*;
+use remat_kernels::isa::Isa;
 
 /// Time spent on one line, and the runs that are made at least.
 const TIME_PER_LINE: Duration = Duration::from_millis(400);
@@ -51,23 +52,27 @@ pub(crate) fn copy(from: &[f32], to: &mut [f32]) {
 /// Multiply-adds per measurement of the peak and thread; independent chains that hide the latency.
 const PEAK_STEPS: usize = 1 << 17;
 const CHAINS: usize = 12;
-const LANES: usize = 8;
 
-/// Multiply-adds (which count as two) of [`run_chains`].
-pub(crate) fn chain_flops() -> f64 {
-    (2 * PEAK_STEPS * CHAINS * LANES * rayon::current_num_threads()) as f64
+/// Numbers of a vector of an instruction set, as the peak is measured with.
+fn lanes(isa: Isa) -> usize {
+    if isa == Isa::Avx512 { 16 } else { 8 }
 }
 
-/// The limit of products.
-pub(crate) fn run_chains() {
+/// Multiply-adds (which count as two) of [`run_chains`].
+pub(crate) fn chain_flops(isa: Isa) -> f64 {
+    (2 * PEAK_STEPS * CHAINS * lanes(isa) * rayon::current_num_threads()) as f64
+}
+
+/// The limit of products with the vectors of an instruction set.
+pub(crate) fn run_chains(isa: Isa) {
     (0..rayon::current_num_threads()).into_par_iter().for_each(|_| {
-        std::hint::black_box(multiply_add_chains(std::hint::black_box(0.5)));
+        std::hint::black_box(multiply_add_chains(isa, std::hint::black_box(0.5)));
     });
 }
 
-fn multiply_add_chains(factor: f32) -> f32 {
+fn multiply_add_chains(isa: Isa, factor: f32) -> f32 {
     #[inline(always)]
-    fn body(factor: f32, multiply_add: impl Fn(f32, f32, f32) -> f32) -> f32 {
+    fn body<const LANES: usize>(factor: f32, multiply_add: impl Fn(f32, f32, f32) -> f32) -> f32 {
         let mut sums = [[1.0f32; LANES]; CHAINS];
         for _ in 0..PEAK_STEPS {
             for sum in sums.as_flattened_mut() {
@@ -80,12 +85,20 @@ fn multiply_add_chains(factor: f32) -> f32 {
     {
         #[target_feature(enable = "avx2,fma")]
         fn avx2(factor: f32) -> f32 {
-            body(factor, f32::mul_add)
+            body::<8>(factor, f32::mul_add)
         }
-        if std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("fma") {
-            // SAFETY: the CPU has AVX2 and FMA, as just detected.
+        #[target_feature(enable = "avx512f,fma")]
+        fn avx512(factor: f32) -> f32 {
+            body::<16>(factor, f32::mul_add)
+        }
+        if isa == Isa::Avx512 && isa.is_available() {
+            // SAFETY: the CPU has it, as just detected.
+            return unsafe { avx512(factor) };
+        }
+        if Isa::Avx2.is_available() {
+            // SAFETY: as above.
             return unsafe { avx2(factor) };
         }
     }
-    body(factor, |sum, a, b| sum * a + b)
+    body::<8>(factor, |sum, a, b| sum * a + b)
 }

@@ -58,7 +58,10 @@ const DIRECTIONS: [&str; 3] = ["forward", "backward-data", "backward-weights"];
 impl Bench {
     pub(crate) fn products(&self) {
         for (c, o, size, kernel, stride) in CONVOLUTIONS {
-            self.conv(c, o, size, kernel, stride);
+            self.conv(c, o, size, kernel, stride, false);
+            if (kernel, stride) == (3, 1) {
+                self.conv(c, o, size, kernel, stride, true);
+            }
         }
         for (rows, inputs, outputs) in LINEAR_LAYERS {
             self.linear(LinearShape { rows, inputs, outputs });
@@ -66,7 +69,8 @@ impl Bench {
         self.attention(1024, 8, 64);
     }
 
-    fn conv(&self, c: usize, o: usize, size: usize, kernel: usize, stride: usize) {
+    /// By Winograd's algorithm as many multiply-adds are counted as the plain sums have, so that times can be compared.
+    fn conv(&self, c: usize, o: usize, size: usize, kernel: usize, stride: usize, winograd: bool) {
         let shape = ConvShape {
             n: 4,
             h: size,
@@ -79,8 +83,10 @@ impl Bench {
             padding: (kernel / 2, kernel / 2),
             dilation: (1, 1),
             groups: 1,
+            winograd,
         };
-        let name = format!("conv {kernel}x{kernel}/{stride} {c}->{o} {size}^2");
+        let algorithm = if winograd { " winograd" } else { "" };
+        let name = format!("conv {kernel}x{kernel}/{stride} {c}->{o} {size}^2{algorithm}");
         if !self.wants_any(&name, &DIRECTIONS) {
             return;
         }

@@ -2,7 +2,7 @@
 //!
 //! The environment variable `REMAT_ISA` names one; without it, it is the best that this processor has. All of them give
 //! the same bits, which the tests of every kernel check, so the choice only matters for speed. A new set is a variant of
-//! [`Isa`] and a line in [`Isa::is_available`]; kernels that have no code of their own for it run that of the set before.
+//! [`Isa`], a line in [`Isa::is_available`] and a type in `vector`.
 
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
@@ -15,32 +15,47 @@ pub const VARIABLE: &str = "REMAT_ISA";
 pub enum Isa {
     /// What every processor of the target has, as the compiler uses it.
     Portable = 1,
+    /// The ways of AVX-512 with arrays in place of vectors: slower than anything else, for tests on processors that do
+    /// not have it.
+    Emulated512,
     /// AVX2 with fused multiply-adds.
     Avx2,
+    /// AVX-512: the instructions for numbers, integers and halves of vectors (F, DQ, BW, VL).
+    Avx512,
 }
 
 impl Isa {
     /// All of them, from the narrowest to the widest.
-    pub const ALL: [Isa; 2] = [Isa::Portable, Isa::Avx2];
+    pub const ALL: [Isa; 4] = [Isa::Portable, Isa::Emulated512, Isa::Avx2, Isa::Avx512];
 
     /// The name, as in `REMAT_ISA`.
     pub fn name(self) -> &'static str {
         match self {
             Isa::Portable => "portable",
+            Isa::Emulated512 => "emulated512",
             Isa::Avx2 => "avx2",
+            Isa::Avx512 => "avx512",
         }
     }
 
     /// Whether this processor has it.
     pub fn is_available(self) -> bool {
         match self {
-            Isa::Portable => true,
+            Isa::Portable | Isa::Emulated512 => true,
             #[cfg(target_arch = "x86_64")]
             Isa::Avx2 => {
                 std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("fma")
             }
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512 => {
+                Isa::Avx2.is_available()
+                    && std::arch::is_x86_feature_detected!("avx512f")
+                    && std::arch::is_x86_feature_detected!("avx512dq")
+                    && std::arch::is_x86_feature_detected!("avx512bw")
+                    && std::arch::is_x86_feature_detected!("avx512vl")
+            }
             #[cfg(not(target_arch = "x86_64"))]
-            Isa::Avx2 => false,
+            Isa::Avx2 | Isa::Avx512 => false,
         }
     }
 
@@ -51,7 +66,7 @@ impl Isa {
 
     /// The widest that this processor has.
     pub fn best() -> Isa {
-        Isa::available().last().unwrap_or(Isa::Portable)
+        Isa::available().filter(|&isa| isa != Isa::Emulated512).last().unwrap_or(Isa::Portable)
     }
 
     /// The one with this name, if this processor has it; else what is wrong and what would be right.
@@ -91,6 +106,13 @@ pub(crate) fn has_avx2() -> bool {
     current() >= Isa::Avx2
 }
 
+/// Whether kernels use AVX-512, which the processor then has.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+pub(crate) fn has_avx512() -> bool {
+    current() >= Isa::Avx512
+}
+
 #[cold]
 fn choose() -> Isa {
     let isa = Isa::from_environment().unwrap_or_else(|_| Isa::best());
@@ -122,7 +144,7 @@ mod tests {
         }
         for wrong in ["", "AVX2", "sse", "avx2 "] {
             let message = Isa::named(wrong).expect_err("no such set");
-            assert!(message.contains("none of portable, avx2"), "{message}");
+            assert!(message.contains("none of portable, emulated512, avx2, avx512"), "{message}");
         }
     }
 

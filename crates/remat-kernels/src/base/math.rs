@@ -13,9 +13,9 @@
 
 mod lanes;
 
-pub(crate) use lanes::Lanes;
+pub(crate) use lanes::{BUNDLE, Bundle, Lanes};
 #[cfg(target_arch = "x86_64")]
-pub(crate) use lanes::Vectors;
+pub(crate) use lanes::{ROOT_BITS, SHIFT};
 
 /// `1.5 * 2^23 + 127`: adding it rounds a small number `n` to an integer, and the low bits of the sum are then `n + 127`,
 /// the exponent field of `2^n`.

@@ -7,3 +7,4 @@ pub mod raw;
 pub mod rng;
 pub(crate) mod scratch;
 pub(crate) mod simd;
+pub(crate) mod vector;

@@ -1,9 +1,11 @@
 //! Two-dimensional convolution, forward and both gradients; images are NHWC, weights OHWI.
 //!
-//! In: `x: [n, h, w, c]`, `weight: [o, kh, kw, c / groups]`. Out: `y: [n, out_h, out_w, o]`. Five ways:
+//! In: `x: [n, h, w, c]`, `weight: [o, kh, kw, c / groups]`. Out: `y: [n, out_h, out_w, o]`. Six ways:
 //!
 //! * a 1×1 kernel with stride 1 and no padding is a matrix product on the buffers as they are;
 //! * a depthwise convolution (one channel per group) is a direct loop over the channels, see `depthwise`;
+//! * a 3×3 kernel for which that is wanted uses Winograd's algorithm (`winograd`), with the transformed weight in the
+//!   workspace;
 //! * a kernel with enough channels reads the image through pointers (`indirect`), and its weight gradient packs the
 //!   image straight into the product (`weights`, if channels come in whole vectors), both without workspace;
 //! * a kernel on few channels does the same with runs of whole pixels (`few_channels`), except for the input gradient;
@@ -19,6 +21,7 @@ mod few_channels;
 mod indirect;
 mod patches;
 mod weights;
+mod winograd;
 
 pub use crate::settings::conv::{ConvError, ConvShape};
 
@@ -38,6 +41,7 @@ const MIN_CHANNELS: usize = 16;
 enum Way {
     Pointwise(LinearShape),
     Depthwise,
+    Winograd,
     Indirect,
     Patches,
 }
@@ -49,6 +53,8 @@ fn way(shape: &ConvShape) -> Way {
         Way::Pointwise(LinearShape { rows, inputs: shape.c, outputs: shape.o })
     } else if shape.groups > 1 && shape.groups == shape.c && shape.groups == shape.o {
         Way::Depthwise
+    } else if shape.winograd {
+        Way::Winograd
     } else if (shape.c / shape.groups).min(shape.o / shape.groups) >= MIN_CHANNELS {
         Way::Indirect
     } else {
@@ -76,6 +82,7 @@ fn patch_workspace(shape: &ConvShape) -> usize {
 /// Elements of workspace that [`conv`] needs.
 pub fn conv_workspace(shape: &ConvShape) -> usize {
     match way(shape) {
+        Way::Winograd => winograd::workspace(shape, Direction::Forward),
         Way::Patches if few_channels::is_possible(shape) => 0,
         _ => conv_grad_input_workspace(shape),
     }
@@ -86,6 +93,7 @@ pub fn conv_grad_input_workspace(shape: &ConvShape) -> usize {
     match way(shape) {
         Way::Pointwise(_) | Way::Indirect => 0,
         Way::Depthwise => depthwise::weight_workspace(shape),
+        Way::Winograd => winograd::workspace(shape, Direction::InputGradient),
         Way::Patches => patch_workspace(shape),
     }
 }
@@ -95,6 +103,7 @@ pub fn conv_grad_weight_workspace(shape: &ConvShape) -> usize {
     match way(shape) {
         Way::Pointwise(_) => 0,
         Way::Depthwise => depthwise::grad_weight_workspace(shape),
+        Way::Winograd => winograd::grad_weight_workspace(shape),
         Way::Indirect | Way::Patches if weights::is_possible(shape) => 0,
         Way::Indirect | Way::Patches => patch_workspace(shape),
     }
@@ -113,11 +122,15 @@ pub fn conv(
     match way(shape) {
         Way::Pointwise(linear_shape) => return linear(linear_shape, x, weight, bias, y),
         Way::Depthwise => return depthwise::forward(shape, x, weight, bias, y, workspace),
-        Way::Indirect | Way::Patches => {}
+        Way::Winograd | Way::Indirect | Way::Patches => {}
     }
     let write = start_from_bias(bias, y);
-    if let Way::Indirect = way(shape) {
-        return indirect::run(shape, Direction::Forward, x, weight, write, y);
+    match way(shape) {
+        Way::Winograd => {
+            return winograd::run(shape, Direction::Forward, x, weight, write, y, workspace);
+        }
+        Way::Indirect => return indirect::run(shape, Direction::Forward, x, weight, write, y),
+        _ => {}
     }
     if few_channels::is_possible(shape) {
         return few_channels::forward(shape, x, weight, write, y);
@@ -158,6 +171,9 @@ pub fn conv_transpose(
             return gemm(write, 1.0, Mat::new(dy, rows, outputs), group.weight(weight, 0), out);
         }
         Way::Depthwise => return depthwise::grad_input(shape, dy, weight, write, dx, workspace),
+        Way::Winograd => {
+            return winograd::run(shape, Direction::InputGradient, dy, weight, write, dx, workspace);
+        }
         Way::Indirect => {
             return indirect::run(shape, Direction::InputGradient, dy, weight, write, dx);
         }
@@ -191,6 +207,7 @@ pub fn conv_grad_weight(
     match way(shape) {
         Way::Pointwise(linear_shape) => return linear_grad_weight(linear_shape, dy, x, dweight),
         Way::Depthwise => return depthwise::grad_weight(shape, dy, x, dweight, workspace),
+        Way::Winograd => return winograd::grad_weight(shape, dy, x, dweight, workspace),
         Way::Indirect | Way::Patches if weights::is_possible(shape) => {
             return weights::grad_weight(shape, dy, x, dweight);
         }

@@ -16,6 +16,7 @@ const BASE: ConvShape = ConvShape {
     padding: (1, 1),
     dilation: (1, 1),
     groups: 1,
+    winograd: false,
 };
 
 /// Forward and both gradients agree with the naive twin and do not depend on the pool.
@@ -129,6 +130,20 @@ fn few_channels() {
     check(ConvShape { kh: 7, kw: 7, stride: (2, 2), padding: (3, 3), c: 3, o: 40, h: 30, w: 29, ..BASE });
     check(ConvShape { c: 6, stride: (1, 2), padding: (2, 5), dilation: (2, 1), ..BASE });
     check(ConvShape { n: 1, c: 14, kw: 25, w: 21, padding: (1, 12), ..BASE });
+}
+
+/// Images that tiles divide and that they do not, all paddings, tails of channels, several tasks and pieces.
+#[test]
+fn by_winograd() {
+    let base = ConvShape { winograd: true, ..BASE };
+    check(base);
+    check(ConvShape { n: 1, h: 3, w: 3, c: 1, o: 1, padding: (0, 0), ..base });
+    check(ConvShape { h: 8, w: 4, c: 16, o: 32, ..base });
+    check(ConvShape { h: 9, w: 6, c: 35, o: 17, padding: (0, 2), ..base });
+    check(ConvShape { h: 5, w: 5, c: 33, o: 65, padding: (2, 0), ..base });
+    check(ConvShape { n: 5, h: 17, w: 13, c: 40, o: 33, ..base });
+    let several = ConvShape { n: 9, h: 21, w: 20, c: 20, o: 70, ..base };
+    check(several);
 }
 
 /// With a stride of two, three of four positions of the input are seen by no tap; there are several groups of them.

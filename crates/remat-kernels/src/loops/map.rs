@@ -5,12 +5,11 @@
 
 use std::ops::Range;
 
-use crate::base::math::Lanes;
-#[cfg(target_arch = "x86_64")]
-use crate::base::math::Vectors;
+use crate::base::math::{BUNDLE, Bundle, Lanes};
 use crate::base::par;
 use crate::base::raw::{Dst, Src};
 use crate::base::simd::wide;
+use crate::base::vector::{Kernel, Vector, dispatch};
 
 /// Elements that are read, computed and written together; a compromise between registers and loop overhead.
 pub(crate) const BLOCK: usize = 64;
@@ -66,41 +65,62 @@ fn map_lanes_run<const N: usize>(
     len: usize,
     f: impl LanesMap<N>,
 ) {
-    #[cfg(target_arch = "x86_64")]
-    if crate::base::isa::has_avx2() {
-        // SAFETY: the processor has what was chosen.
-        return unsafe { map_vectors(inputs, y, len, f) };
-    }
-    map_run(inputs, y, len, |x: [f32; N]| f.at(x));
+    dispatch(MapBundles { inputs, y, len, f });
 }
 
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,fma")]
-fn map_vectors<const N: usize>(
-    inputs: [(Src<'_>, usize); N],
-    (y, y_start): (Dst<'_>, usize),
+struct MapBundles<'a, const N: usize, F> {
+    inputs: [(Src<'a>, usize); N],
+    y: (Dst<'a>, usize),
     len: usize,
-    f: impl LanesMap<N>,
-) {
-    const LANES: usize = Vectors::LANES;
-    let whole = len / LANES * LANES;
-    for at in (0..whole).step_by(LANES) {
-        // SAFETY: this function runs only where the CPU has AVX2 and fused multiply-adds.
-        let x = inputs.map(|(input, start)| unsafe { Vectors::read(&input.array(start + at)) });
-        // SAFETY: tasks get disjoint ranges, and this task has read the block already.
-        unsafe { y.write(y_start + at, &f.at(x).to_array()) }
-    }
-    if whole < len {
-        let rest = len - whole;
-        let x = inputs.map(|(input, start)| {
-            let mut block = [0.0; LANES];
-            input.read(start + whole, &mut block[..rest]);
+    f: F,
+}
+
+impl<const N: usize, F: LanesMap<N>> Kernel for MapBundles<'_, N, F> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<V: Vector>(self) {
+        let MapBundles { inputs, y: (y, y_start), len, f } = self;
+        let whole = len / BUNDLE * BUNDLE;
+        for at in (0..whole).step_by(BUNDLE) {
+            let mut x = [[0.0; BUNDLE]; N];
+            for (x, (input, start)) in x.iter_mut().zip(inputs) {
+                *x = input.array(start + at);
+            }
+            // SAFETY: tasks get disjoint ranges, and this task has read the block already.
+            unsafe { y.write(y_start + at, &at_bundle::<V, N>(&x, f)) }
+        }
+        if whole < len {
+            let rest = len - whole;
+            let mut x = [[0.0; BUNDLE]; N];
+            for (x, (input, start)) in x.iter_mut().zip(inputs) {
+                input.read(start + whole, &mut x[..rest]);
+            }
             // SAFETY: as above.
-            unsafe { Vectors::read(&block) }
-        });
-        // SAFETY: as above.
-        unsafe { y.write(y_start + whole, &f.at(x).to_array()[..rest]) }
+            unsafe { y.write(y_start + whole, &at_bundle::<V, N>(&x, f)[..rest]) }
+        }
     }
+}
+
+/// A long function of as many numbers of each input as make a bundle.
+#[inline(always)]
+pub(crate) fn at_bundle<V: Vector, const N: usize>(
+    x: &[[f32; BUNDLE]; N],
+    f: impl LanesMap<N>,
+) -> [f32; BUNDLE] {
+    #[inline(always)]
+    fn at_vectors<V: Vector, const N: usize, const K: usize>(
+        x: &[[f32; BUNDLE]; N],
+        f: impl LanesMap<N>,
+    ) -> [f32; BUNDLE] {
+        let mut bundles = [Bundle::<V, K>::splat(0.0); N];
+        for (bundle, x) in bundles.iter_mut().zip(x) {
+            *bundle = Bundle::read(x);
+        }
+        f.at(bundles).to_array()
+    }
+    // Numbers of vectors cannot be computed from their width where types are written.
+    if V::LANES == 16 { at_vectors::<V, N, 2>(x, f) } else { at_vectors::<V, N, 4>(x, f) }
 }
 
 wide! {

@@ -21,6 +21,8 @@ const BLOCK: usize = 8 * WIDE;
 pub(crate) const COLUMNS: usize = 32;
 /// Rows whose terms are added in `f32` before they join the `f64` sums of the columns.
 const NEAR_ROWS: usize = 16;
+/// Rows that are read side by side, a divisor of `NEAR_ROWS`.
+const TOGETHER: usize = 2;
 /// Elements of a chunk of rows: enough to pay for a task.
 const CHUNK_ELEMENTS: usize = 1 << 15;
 /// Bounds the workspace; more chunks than this help no machine.
@@ -198,17 +200,23 @@ impl<'a> ColumnSums<'a> {
     /// Sums and moments to which another row is to be added.
     #[inline(always)]
     pub(crate) fn next_row(&mut self) -> [&mut [f32]; 2] {
+        self.next_rows(1)
+    }
+
+    /// Sums and moments to which so many rows are to be added; as many are left before sums are widened.
+    #[inline(always)]
+    fn next_rows(&mut self, n: usize) -> [&mut [f32]; 2] {
         if self.n_near_rows == NEAR_ROWS {
             self.widen();
         }
-        self.n_near_rows += 1;
+        self.n_near_rows += n;
         let (sums, moments) = self.near.split_at_mut(self.near.len() / 2);
         [sums, moments]
     }
 
     /// Adds rows of matrices: `f` makes new sums of an element of every input, the constants of its column and the sums
-    /// before. Rows come one after the other, although several together would need less arithmetic: that would be as many
-    /// places to read, which the processor does not foresee.
+    /// before. Two rows go together where sums would otherwise be read and written for every element; more would be more places
+    /// to read than the processor foresees.
     #[inline(always)]
     pub(crate) fn add<const N: usize, const K: usize>(
         &mut self,
@@ -217,35 +225,46 @@ impl<'a> ColumnSums<'a> {
         constants: [Src<'_>; K],
         f: impl Fn([f32; N], [f32; K], [f32; 2]) -> [f32; 2],
     ) {
-        for row in rows {
-            let mut near = self.next_row();
-            let cols = near[0].len();
-            let whole = cols / COLUMNS * COLUMNS;
+        let cols = self.near.len() / 2;
+        let whole = cols / COLUMNS * COLUMNS;
+        let mut row = rows.start;
+        while row < rows.end {
+            // A chunk begins with no rows before it, so those that are left are a multiple until the last few rows.
+            let is_whole = rows.end - row >= TOGETHER && self.n_near_rows.is_multiple_of(TOGETHER);
+            let n_rows = if is_whole { TOGETHER } else { 1 };
+            let mut near = self.next_rows(n_rows);
             for at in (0..whole).step_by(COLUMNS) {
-                add_block::<N, K, COLUMNS>(inputs, row * cols + at, constants, at, &mut near, &f);
+                if is_whole {
+                    add_block::<N, K, COLUMNS, TOGETHER>(inputs, row, cols, constants, at, &mut near, &f);
+                } else {
+                    add_block::<N, K, COLUMNS, 1>(inputs, row, cols, constants, at, &mut near, &f);
+                }
             }
             for at in whole..cols {
-                add_block::<N, K, 1>(inputs, row * cols + at, constants, at, &mut near, &f);
+                if is_whole {
+                    add_block::<N, K, 1, TOGETHER>(inputs, row, cols, constants, at, &mut near, &f);
+                } else {
+                    add_block::<N, K, 1, 1>(inputs, row, cols, constants, at, &mut near, &f);
+                }
             }
+            row += n_rows;
         }
     }
 }
 
-/// Adds `W` elements of every input from `start` on, which are in the columns from `at`.
+/// Adds `W` elements of `R` rows of every input, row after row, which are in the columns from `at`.
 #[inline(always)]
-fn add_block<const N: usize, const K: usize, const W: usize>(
+fn add_block<const N: usize, const K: usize, const W: usize, const R: usize>(
     inputs: [Src<'_>; N],
-    start: usize,
+    row: usize,
+    cols: usize,
     constants: [Src<'_>; K],
     at: usize,
     [sums, moments]: &mut [&mut [f32]; 2],
     f: &impl Fn([f32; N], [f32; K], [f32; 2]) -> [f32; 2],
 ) {
     // Loops rather than `map`, which is not always compiled into the vector code around it.
-    let (mut elements, mut columns) = ([[0.0; W]; N], [[0.0; W]; K]);
-    for (block, input) in elements.iter_mut().zip(inputs) {
-        *block = input.array(start);
-    }
+    let mut columns = [[0.0; W]; K];
     for (block, constants) in columns.iter_mut().zip(constants) {
         *block = constants.array(at);
     }
@@ -253,15 +272,21 @@ fn add_block<const N: usize, const K: usize, const W: usize>(
     let (mut new_sums, mut new_moments) = ([0.0; W], [0.0; W]);
     new_sums.copy_from_slice(&sums[at..at + W]);
     new_moments.copy_from_slice(&moments[at..at + W]);
-    for c in 0..W {
-        let (mut x, mut constant) = ([0.0; N], [0.0; K]);
-        for (x, block) in x.iter_mut().zip(&elements) {
-            *x = block[c];
+    for r in 0..R {
+        let mut elements = [[0.0; W]; N];
+        for (block, input) in elements.iter_mut().zip(inputs) {
+            *block = input.array((row + r) * cols + at);
         }
-        for (constant, block) in constant.iter_mut().zip(&columns) {
-            *constant = block[c];
+        for c in 0..W {
+            let (mut x, mut constant) = ([0.0; N], [0.0; K]);
+            for (x, block) in x.iter_mut().zip(&elements) {
+                *x = block[c];
+            }
+            for (constant, block) in constant.iter_mut().zip(&columns) {
+                *constant = block[c];
+            }
+            [new_sums[c], new_moments[c]] = f(x, constant, [new_sums[c], new_moments[c]]);
         }
-        [new_sums[c], new_moments[c]] = f(x, constant, [new_sums[c], new_moments[c]]);
     }
     sums[at..at + W].copy_from_slice(&new_sums);
     moments[at..at + W].copy_from_slice(&new_moments);

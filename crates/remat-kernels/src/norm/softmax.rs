@@ -5,14 +5,14 @@
 //! when the sum of its row is known. Sums are made in `f32` within a block and in `f64` beyond it. Time O(rows · cols),
 //! no workspace.
 
+use std::marker::PhantomData;
 use std::ops::Range;
 
-#[cfg(target_arch = "x86_64")]
-use crate::base::math::Vectors;
-use crate::base::math::{Lanes, exp, exp_bounded};
+use crate::base::math::{BUNDLE, Lanes, exp, exp_bounded};
 use crate::base::raw::{Dst, Src};
 use crate::base::simd::wide;
-use crate::loops::map::{LanesMap, Map, map_run};
+use crate::base::vector::{Kernel, Vector, dispatch};
+use crate::loops::map::{LanesMap, Map, at_bundle, map_run};
 use crate::loops::rows::{fold_lanes, for_each_rows, larger, max_row, sum_of_lanes, sum_row};
 
 /// `y[r, c] = e^x[r, c] / Σ_k e^x[r, k]`.
@@ -73,20 +73,44 @@ pub(crate) fn for_each_sum_of_exp(
 
 /// `Σ e^(x - max)` over a row, and the maximum of the next one: while exponentials are computed, memory has time.
 fn sum_of_exp(x: Src<'_>, cols: usize, rows: [usize; 2], max: f32, y: Option<Dst<'_>>) -> (f64, f32) {
-    let f = ExpBelow { max };
-    #[cfg(target_arch = "x86_64")]
-    {
-        #[target_feature(enable = "avx2,fma")]
-        fn avx2(x: Src<'_>, cols: usize, rows: [usize; 2], f: ExpBelow, y: Option<Dst<'_>>) -> (f64, f32) {
-            // SAFETY: this function runs only where the CPU has AVX2 and fused multiply-adds.
-            sum_blocks(x, cols, rows, |block| f.at([unsafe { Vectors::read(block) }]).to_array(), y)
-        }
-        if crate::base::isa::has_avx2() {
-            // SAFETY: the processor has what was chosen.
-            return unsafe { avx2(x, cols, rows, f, y) };
-        }
+    dispatch(SumOfExp { x, cols, rows, max, y })
+}
+
+struct SumOfExp<'a> {
+    x: Src<'a>,
+    cols: usize,
+    rows: [usize; 2],
+    max: f32,
+    y: Option<Dst<'a>>,
+}
+
+impl Kernel for SumOfExp<'_> {
+    type Output = (f64, f32);
+
+    #[inline(always)]
+    fn run<V: Vector>(self) -> (f64, f32) {
+        let exp = WithVectors::<V> { f: ExpBelow { max: self.max }, _vector: PhantomData };
+        sum_blocks(self.x, self.cols, self.rows, exp, self.y)
     }
-    sum_blocks(x, cols, rows, |block| block.map(|x| f.at([x])), y)
+}
+
+/// The exponentials of a block; a trait rather than a closure, which would not always be compiled into the vector code
+/// around it.
+trait OfBlock: Copy {
+    fn at(self, block: [f32; BLOCK]) -> [f32; BLOCK];
+}
+
+#[derive(Clone, Copy)]
+struct WithVectors<V> {
+    f: ExpBelow,
+    _vector: PhantomData<V>,
+}
+
+impl<V: Vector> OfBlock for WithVectors<V> {
+    #[inline(always)]
+    fn at(self, block: [f32; BLOCK]) -> [f32; BLOCK] {
+        at_bundle::<V, 1>(&[block], self.f)
+    }
 }
 
 #[inline(always)]
@@ -94,7 +118,7 @@ fn sum_blocks(
     x: Src<'_>,
     cols: usize,
     rows: [usize; 2],
-    exp: impl Fn(&[f32; BLOCK]) -> [f32; BLOCK],
+    exp: impl OfBlock,
     y: Option<Dst<'_>>,
 ) -> (f64, f32) {
     let [start, next] = rows.map(|row| row * cols);
@@ -104,7 +128,7 @@ fn sum_blocks(
         let mut partial = [0.0; LANES];
         for at in (first..whole.min(first + WIDEN)).step_by(BLOCK) {
             fold(&x.array(next + at), &mut maxima, larger);
-            let block = exp(&x.array(start + at));
+            let block = exp.at(x.array(start + at));
             if let Some(y) = y {
                 // SAFETY: the row belongs to this task alone, and these elements of `x` have been read.
                 unsafe { y.write(start + at, &block) }
@@ -121,7 +145,7 @@ fn sum_blocks(
             block
         };
         fold(&read(next), &mut maxima, larger);
-        let block = exp(&read(start));
+        let block = exp.at(read(start));
         if let Some(y) = y {
             // SAFETY: as above.
             unsafe { y.write(start + whole, &block[..cols - whole]) }
@@ -165,8 +189,8 @@ impl LanesMap<1> for ExpBelow {
 }
 
 /// Elements that are read, computed and written together, and the sums that they are first added to.
-const BLOCK: usize = 4 * LANES;
-const LANES: usize = 8;
+const BLOCK: usize = BUNDLE;
+const LANES: usize = BLOCK / 4;
 /// Elements of a row whose exponentials are added in `f32`: conversions take longer than additions.
 const WIDEN: usize = 8 * BLOCK;
 
@@ -203,6 +227,15 @@ mod tests {
         }
     }
 
+    #[derive(Clone, Copy)]
+    struct OneByOne(ExpBelow);
+
+    impl OfBlock for OneByOne {
+        fn at(self, block: [f32; BLOCK]) -> [f32; BLOCK] {
+            block.map(|x| self.0.at([x]))
+        }
+    }
+
     #[test]
     fn vectors_change_no_bit() {
         for cols in [1, 31, 32, 33, 255, 300, 1000] {
@@ -213,7 +246,7 @@ mod tests {
             let (mut with_vectors, mut one_by_one) = (vec![f32::NAN; 2 * cols], vec![f32::NAN; 2 * cols]);
             let got = sum_of_exp(x, cols, [0, 1], max, Some(Dst::from(&mut with_vectors[..])));
             let y = Some(Dst::from(&mut one_by_one[..]));
-            let want = sum_blocks(x, cols, [0, 1], |block| block.map(|x| f.at([x])), y);
+            let want = sum_blocks(x, cols, [0, 1], OneByOne(f), y);
             assert_eq!((got.0.to_bits(), got.1.to_bits()), (want.0.to_bits(), want.1.to_bits()), "{cols}");
             let bits = |y: &[f32]| y.iter().map(|y| y.to_bits()).collect::<Vec<_>>();
             assert!(bits(&with_vectors) == bits(&one_by_one), "{cols}");

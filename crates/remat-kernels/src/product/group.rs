@@ -7,7 +7,7 @@
 use std::ops::Range;
 
 use crate::base::scratch::Lines;
-use crate::product::micro::{self, COLS, ROWS, Run, Steps, Target, Write};
+use crate::product::micro::{self, COLS, ROWS, Run, Shape, Steps, Target, Write};
 use crate::product::operands::{Operands, RowPointers, Visit};
 use crate::product::panel::LEFT_STRIDE;
 use crate::product::prefetch::Prefetch;
@@ -17,16 +17,20 @@ const BLOCKS: usize = 24;
 /// Most rows of a group.
 pub(crate) const GROUP_ROWS: usize = BLOCKS * ROWS;
 
-/// A panel of the right operand for every tap of a visit, `stride` elements apart.
+/// Panels of the right operand for every tap of a visit, as many as a tile has.
 #[derive(Clone, Copy)]
 pub(crate) struct Panels<'a> {
     pub(crate) first: &'a [f32],
-    pub(crate) stride: usize,
+    /// Elements from a tap to the next.
+    pub(crate) tap_stride: usize,
+    /// Elements from a panel to the next.
+    pub(crate) panel_stride: usize,
 }
 
 /// A group of rows in one visit: where its left operand lies and where its sums go.
 pub(crate) struct Group<'a> {
     pub(crate) rows: Range<usize>,
+    shape: Shape,
     n_taps: usize,
     steps: Steps,
     pointers: &'a [RowPointers],
@@ -40,6 +44,7 @@ impl<'a> Group<'a> {
     /// Finds the left operand of the rows, and copies it to `left` where it does not lie well.
     pub(crate) fn new(
         operands: &impl Operands,
+        shape: Shape,
         alpha: f32,
         rows: Range<usize>,
         visit: &Visit,
@@ -56,27 +61,42 @@ impl<'a> Group<'a> {
         }
         let steps = Steps { len: visit.steps.len(), left: left_step, right: COLS };
         let col_stride = operands.col_stride();
-        Group { rows, n_taps, steps, pointers, targets, col_stride, write, alpha }
+        Group { rows, shape, n_taps, steps, pointers, targets, col_stride, write, alpha }
     }
 
-    /// Blocks of rows: the calls of the innermost loop for every panel.
-    pub(crate) fn n_blocks(&self) -> usize {
-        self.rows.len().div_ceil(ROWS)
+    /// Calls of the innermost loop for the panels of a tile.
+    pub(crate) fn n_calls(&self) -> usize {
+        self.rows.len().div_ceil(self.shape.blocks * ROWS)
     }
 
-    /// Multiplies all rows with the panel of the columns `cols`, and asks for some memory before each block.
+    /// Multiplies all rows with the panels of the columns `cols`, of which a tile has as many, and asks for some memory before
+    /// each block.
     pub(crate) fn multiply(
         &self,
         panels: Panels<'_>,
         cols: Range<usize>,
         mut prefetches: [&mut Prefetch; 2],
     ) {
-        for (block, row) in self.rows.clone().step_by(ROWS).enumerate() {
-            let pointers = &self.pointers[block * self.n_taps..][..self.n_taps];
-            let run = |r: usize| Run { left: pointers[r], right: panels.first[r * panels.stride..].as_ptr() };
+        let last_panel = cols.len().div_ceil(COLS) - 1;
+        for row in self.rows.clone().step_by(self.shape.blocks * ROWS) {
+            let block = (row - self.rows.start) / ROWS;
+            let n_rows = (self.shape.blocks * ROWS).min(self.rows.end - row);
+            // What lies beyond the last block or panel is not used, but is something.
+            let blocks = [block, block + n_rows.div_ceil(ROWS) - 1];
+            let pointers = blocks.map(|block| &self.pointers[block * self.n_taps..][..self.n_taps]);
+            let run = |r: usize| {
+                let right = &panels.first[r * panels.tap_stride..];
+                let of_panels = [right.as_ptr(), right[last_panel * panels.panel_stride..].as_ptr()];
+                Run::new([&pointers[0][r], &pointers[1][r]], of_panels)
+            };
+            let targets = self.targets.as_flattened()[block * ROWS..][..n_rows].iter();
+            let mut rows = [std::ptr::null_mut(); 2 * ROWS];
+            for (row, target) in rows.iter_mut().zip(targets) {
+                *row = target.wrapping_add(cols.start * self.col_stride);
+            }
             let target = Target {
-                rows: self.targets[block].map(|row| row.wrapping_add(cols.start * self.col_stride)),
-                n_rows: ROWS.min(self.rows.end - row),
+                rows,
+                n_rows,
                 n_cols: cols.len(),
                 col_stride: self.col_stride,
                 write: self.write,
@@ -85,7 +105,7 @@ impl<'a> Group<'a> {
             prefetches.iter_mut().for_each(|prefetch| prefetch.next_part());
             // SAFETY: the left pointers are readable by the promise of `Operands`; a panel has `COLS` elements for
             // every step of every tap; the target rows are writable, and tiles are disjoint.
-            unsafe { micro::tile(self.n_taps, run, self.steps, &target) };
+            unsafe { micro::tile(self.shape, self.n_taps, run, self.steps, &target) };
         }
     }
 }

@@ -17,7 +17,7 @@ use std::ops::Range;
 use crate::base::par;
 use crate::base::scratch::Lines;
 use crate::product::group::{GROUP_ROWS, Group, Panels};
-use crate::product::micro::{COLS, DEPTH, Write};
+use crate::product::micro::{COLS, DEPTH, Shape, Write};
 use crate::product::operands::{Operands, RowPointers, Size, Visit};
 use crate::product::panel::right_stride;
 use crate::product::prefetch::{Prefetch, Region};
@@ -25,18 +25,20 @@ use crate::product::tiles::Tiles;
 
 /// Computes the product on the current pool.
 pub(crate) fn product(size: Size, operands: &impl Operands, write: Write, alpha: f32) {
-    let tiles = tiles(size);
-    par::for_each(tiles.count(), |index| Task::new(size, operands, tiles, index, alpha).run(write));
+    let shape = Shape::current();
+    let tiles = tiles(size, shape);
+    par::for_each(tiles.count(), |index| Task::new(size, operands, shape, tiles, index, alpha).run(write));
 }
 
 /// Like [`product`], on the current thread; for use inside a task.
 pub(crate) fn product_serial(size: Size, operands: &impl Operands, write: Write, alpha: f32) {
-    let tiles = tiles(size);
-    (0..tiles.count()).for_each(|index| Task::new(size, operands, tiles, index, alpha).run(write));
+    let shape = Shape::current();
+    let tiles = tiles(size, shape);
+    (0..tiles.count()).for_each(|index| Task::new(size, operands, shape, tiles, index, alpha).run(write));
 }
 
-fn tiles(size: Size) -> Tiles {
-    Tiles::of(size.rows, size.cols, size.taps * size.depth)
+fn tiles(size: Size, shape: Shape) -> Tiles {
+    Tiles::of(size.rows, size.cols, size.taps * size.depth, shape)
 }
 
 /// What a thread keeps from task to task.
@@ -55,6 +57,7 @@ thread_local! {
 struct Task<'a, O> {
     operands: &'a O,
     size: Size,
+    shape: Shape,
     tiles: Tiles,
     index: usize,
     rows: Range<usize>,
@@ -63,9 +66,9 @@ struct Task<'a, O> {
 }
 
 impl<'a, O: Operands> Task<'a, O> {
-    fn new(size: Size, operands: &'a O, tiles: Tiles, index: usize, alpha: f32) -> Self {
+    fn new(size: Size, operands: &'a O, shape: Shape, tiles: Tiles, index: usize, alpha: f32) -> Self {
         let (rows, cols) = tiles.tile(index);
-        Task { operands, size, tiles, index, rows, cols, alpha }
+        Task { operands, size, shape, tiles, index, rows, cols, alpha }
     }
 
     fn run(&self, mut write: Write) {
@@ -87,9 +90,14 @@ impl<'a, O: Operands> Task<'a, O> {
         row..self.rows.end.min(row + GROUP_ROWS)
     }
 
-    /// The columns of the panel that begins with `col`.
-    fn panel(&self, col: usize) -> Range<usize> {
-        col..self.cols.end.min(col + COLS)
+    /// Columns of a tile of the innermost loop.
+    fn panel_cols(&self) -> usize {
+        self.shape.panels * COLS
+    }
+
+    /// The columns of the panels that begin with `col` and make a tile.
+    fn panels(&self, col: usize) -> Range<usize> {
+        col..self.cols.end.min(col + self.panel_cols())
     }
 
     /// Packs the right operand once for all groups.
@@ -103,47 +111,52 @@ impl<'a, O: Operands> Task<'a, O> {
             self.operands.pack_right(tap, visit.steps.clone(), self.cols.clone(), block);
         }
         for row in self.rows.clone().step_by(GROUP_ROWS) {
-            let group = Group::new(self.operands, self.alpha, self.group(row), visit, write, left, pointers);
+            let rows = self.group(row);
+            let group = Group::new(self.operands, self.shape, self.alpha, rows, visit, write, left, pointers);
             let regions = if group.rows.end < self.rows.end {
                 [Region::NONE, self.operands.left_region(self.group(group.rows.end), visit)]
             } else {
                 self.regions_behind(next, |cols| cols)
             };
-            let mut prefetches = regions.map(|region| Prefetch::new(region, group.n_blocks() * n_panels));
-            for (panel, col) in self.cols.clone().step_by(COLS).enumerate() {
-                let panels = Panels { first: &blocks[panel * panel_len..], stride: n_panels * panel_len };
-                group.multiply(panels, self.panel(col), prefetches.each_mut());
+            let n_calls = group.n_calls() * n_panels.div_ceil(self.shape.panels);
+            let mut prefetches = regions.map(|region| Prefetch::new(region, n_calls));
+            for col in self.cols.clone().step_by(self.panel_cols()) {
+                let panels = Panels {
+                    first: &blocks[(col - self.cols.start) / COLS * panel_len..],
+                    tap_stride: n_panels * panel_len,
+                    panel_stride: panel_len,
+                };
+                group.multiply(panels, self.panels(col), prefetches.each_mut());
             }
         }
     }
 
-    /// With one group of rows there is nothing to pack for later: panels of the right operand are packed one at a time,
-    /// and stay in the first-level cache until they have been used.
+    /// With one group of rows there is nothing to pack for later: panels of the right operand are packed as a tile needs
+    /// them, and stay in the first-level cache until they have been used.
     fn panel_by_panel(&self, visit: &Visit, next: Option<&Visit>, write: Write, scratch: &mut Scratch) {
         let Scratch { left, right, pointers } = scratch;
         let panel_len = right_stride(visit.steps.len());
-        let panels = right.get(visit.taps.len() * panel_len);
-        let group = Group::new(self.operands, self.alpha, self.rows.clone(), visit, write, left, pointers);
+        let tap_stride = self.shape.panels * panel_len;
+        let packed = right.get(visit.taps.len() * tap_stride);
+        let rows = self.rows.clone();
+        let group = Group::new(self.operands, self.shape, self.alpha, rows, visit, write, left, pointers);
         let [right_behind, left_behind] =
-            self.regions_behind(next, |cols| cols.start..cols.end.min(cols.start + COLS));
-        let n_panels = self.cols.len().div_ceil(COLS);
-        let mut left_prefetch = Prefetch::new(left_behind, group.n_blocks() * n_panels);
-        for col in self.cols.clone().step_by(COLS) {
-            let panel = self.panel(col);
-            for (tap, packed) in visit.taps.clone().zip(panels.chunks_exact_mut(panel_len.max(1))) {
-                self.operands.pack_right(tap, visit.steps.clone(), panel.clone(), packed);
+            self.regions_behind(next, |cols| cols.start..cols.end.min(cols.start + self.panel_cols()));
+        let n_tiles = self.cols.len().div_ceil(self.panel_cols());
+        let mut left_prefetch = Prefetch::new(left_behind, group.n_calls() * n_tiles);
+        for col in self.cols.clone().step_by(self.panel_cols()) {
+            let cols = self.panels(col);
+            for (tap, packed) in visit.taps.clone().zip(packed.chunks_exact_mut(tap_stride.max(1))) {
+                self.operands.pack_right(tap, visit.steps.clone(), cols.clone(), packed);
             }
-            let region = if panel.end < self.cols.end {
-                self.operands.right_region(self.panel(panel.end), visit)
+            let region = if cols.end < self.cols.end {
+                self.operands.right_region(self.panels(cols.end), visit)
             } else {
                 right_behind
             };
-            let mut right_prefetch = Prefetch::new(region, group.n_blocks());
-            group.multiply(
-                Panels { first: panels, stride: panel_len },
-                panel,
-                [&mut left_prefetch, &mut right_prefetch],
-            );
+            let mut right_prefetch = Prefetch::new(region, group.n_calls());
+            let panels = Panels { first: packed, tap_stride, panel_stride: panel_len };
+            group.multiply(panels, cols, [&mut left_prefetch, &mut right_prefetch]);
         }
     }
 

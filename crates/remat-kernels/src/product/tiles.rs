@@ -4,7 +4,7 @@
 //! because every tile packs its own part of both operands. The grid is the one with the least estimated time, summed over
 //! some numbers of threads. Tiles change no bit of a product, so this is a matter of speed only. Time O(1).
 
-use crate::product::micro::{COLS, ROWS};
+use crate::product::micro::{COLS, ROWS, Shape};
 use std::ops::Range;
 
 /// Largest tile, in rows and columns: what a thread keeps is bounded, and so is the part of an operand that has to stay
@@ -30,16 +30,16 @@ pub(crate) struct Tiles {
 }
 
 impl Tiles {
-    /// The tiles of `rows` by `cols` sums of `depth` products.
-    pub(crate) fn of(rows: usize, cols: usize, depth: usize) -> Tiles {
+    /// The tiles of `rows` by `cols` sums of `depth` products, made of whole tiles of the innermost loop.
+    pub(crate) fn of(rows: usize, cols: usize, depth: usize, shape: Shape) -> Tiles {
         let candidates = |len: usize, max: usize, min: usize, step: usize| {
             let fewest = len.div_ceil(max).max(1);
             let most = (fewest + MORE_PARTS).min(len / min).max(fewest);
             (fewest..=most).map(move |parts| len.div_ceil(parts).max(1).next_multiple_of(step))
         };
         let mut best = (f64::INFINITY, (1, 1));
-        for tile_rows in candidates(rows, MAX.0, MIN.0, ROWS) {
-            for tile_cols in candidates(cols, MAX.1, MIN.1, COLS) {
+        for tile_rows in candidates(rows, MAX.0, MIN.0, shape.blocks * ROWS) {
+            for tile_cols in candidates(cols, MAX.1, MIN.1, shape.panels * COLS) {
                 let tiles = Tiles { rows, cols, tile: (tile_rows, tile_cols) };
                 let cycles = tiles.cycles(depth);
                 if cycles < best.0 {
@@ -79,11 +79,11 @@ mod tests {
         for (rows, cols, depth) in
             [(1, 1, 1), (5000, 64, 64), (64, 576, 100_000), (83, 50_257, 768), (7, 0, 3)]
         {
-            let tiles = Tiles::of(rows, cols, depth);
+            let tiles = Tiles::of(rows, cols, depth, Shape::current());
             let mut covered = 0;
             for (tile_rows, tile_cols) in (0..tiles.count()).map(|index| tiles.tile(index)) {
-                assert!((1..=MAX.0 + ROWS).contains(&tile_rows.len()), "{tile_rows:?}");
-                assert!((1..=MAX.1 + COLS).contains(&tile_cols.len()), "{tile_cols:?}");
+                assert!((1..=MAX.0 + 2 * ROWS).contains(&tile_rows.len()), "{tile_rows:?}");
+                assert!((1..=MAX.1 + 2 * COLS).contains(&tile_cols.len()), "{tile_cols:?}");
                 covered += tile_rows.len() * tile_cols.len();
             }
             assert_eq!(covered, rows * cols);
@@ -95,9 +95,9 @@ mod tests {
         for (rows, cols, depth) in
             [(64, 576, 12_544), (128, 1152, 3136), (2048, 512, 512), (1024, 1024, 1024)]
         {
-            let n_tiles = Tiles::of(rows, cols, depth).count();
+            let n_tiles = Tiles::of(rows, cols, depth, Shape::current()).count();
             assert!(n_tiles.is_multiple_of(4), "{rows} x {cols}: {n_tiles} tiles");
         }
-        assert_eq!(Tiles::of(100, 100, 10).count(), 1);
+        assert_eq!(Tiles::of(100, 100, 10, Shape::current()).count(), 1);
     }
 }

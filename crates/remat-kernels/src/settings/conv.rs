@@ -27,6 +27,9 @@ pub struct ConvShape {
     pub dilation: (usize, usize),
     /// Groups of channels that do not see each other.
     pub groups: usize,
+    /// Whether sums are made by Winograd's algorithm: faster, and with other rounding. [`ConvShape::allows_winograd`] says
+    /// where it can be, [`ConvShape::suits_winograd`] where it should be.
+    pub winograd: bool,
 }
 
 /// Why sizes do not make a convolution.
@@ -52,6 +55,8 @@ pub enum ConvError {
         /// Size of the image with its padding.
         image: usize,
     },
+    /// Winograd's algorithm is wanted where it does not exist.
+    Winograd,
     /// The number of elements does not fit in memory's address range.
     Overflow,
 }
@@ -66,6 +71,10 @@ impl fmt::Display for ConvError {
             ConvError::KernelTooLarge { axis, kernel, image } => {
                 write!(f, "kernel reaches over {kernel} in {axis}, but the padded image has only {image}")
             }
+            ConvError::Winograd => write!(
+                f,
+                "Winograd's algorithm is for kernels of 3×3 with stride 1, no dilation, one group and padding of at most 2"
+            ),
             ConvError::Overflow => write!(f, "sizes of a convolution overflow"),
         }
     }
@@ -123,7 +132,24 @@ impl ConvShape {
                 return Err(ConvError::Overflow);
             }
         }
+        if self.winograd && !self.allows_winograd() {
+            return Err(ConvError::Winograd);
+        }
         Ok(self)
+    }
+
+    /// Whether there is Winograd's algorithm for this convolution.
+    pub fn allows_winograd(&self) -> bool {
+        let kernel = (self.kh, self.kw) == (3, 3) && self.stride == (1, 1) && self.dilation == (1, 1);
+        kernel && self.groups == 1 && self.padding.0 <= 2 && self.padding.1 <= 2
+    }
+
+    /// Whether Winograd's algorithm is faster, as measured: with few channels the transforms take longer than what they
+    /// save, with many the transformed weight does not stay in the caches, and of a small image much of a tile lies
+    /// outside. The number of images does not matter, so that a batch of another size has the same bits.
+    pub fn suits_winograd(&self) -> bool {
+        let (fewest, most) = (self.c.min(self.o), self.c.saturating_mul(self.o));
+        self.allows_winograd() && fewest >= 32 && most <= 384 * 384 && self.out_h().min(self.out_w()) >= 8
     }
 
     /// Height of an output image.

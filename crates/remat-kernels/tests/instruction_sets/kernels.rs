@@ -266,6 +266,11 @@ pub(crate) const KERNELS: &[Kernel] = &[
         convolutions(ConvShape { o: n, kh: 1, kw: 1, padding: (0, 0), ..CONV })
     }),
     kernel("conv, width", 70, |n| convolutions(ConvShape { w: n + 2, c: 16, ..CONV })),
+    kernel("conv, winograd, outputs", 70, |n| convolutions(ConvShape { o: n, winograd: true, ..CONV })),
+    kernel("conv, winograd, inputs", 70, |n| convolutions(ConvShape { c: n, winograd: true, ..CONV })),
+    kernel("conv, winograd, width", 40, |n| {
+        convolutions(ConvShape { w: n + 2, n: 3, c: 20, o: 36, padding: (2, 0), winograd: true, ..CONV })
+    }),
 ];
 
 const CONV: ConvShape = ConvShape {
@@ -280,6 +285,7 @@ const CONV: ConvShape = ConvShape {
     padding: (1, 1),
     dilation: (1, 1),
     groups: 1,
+    winograd: false,
 };
 
 const SGD: Sgd = Sgd { lr: 0.1, momentum: 0.9, weight_decay: 0.01, nesterov: true, gradient_scale: 0.7 };

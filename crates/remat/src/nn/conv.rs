@@ -2,7 +2,7 @@
 
 use super::init::fan_in_uniform;
 use super::{Pair, Tensor};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::graph::{Builder, FileLayout, Init, Kind, Type};
 use crate::ids::ValueId;
 use crate::op::conv_transpose2d::ConvTranspose2d;
@@ -18,9 +18,13 @@ pub struct Conv {
     dilation: [usize; 2],
     groups: usize,
     bias: bool,
+    winograd: Option<bool>,
     weight_init: Option<Init>,
     bias_init: Option<Init>,
 }
+
+/// The environment variable that turns Winograd's algorithm off: `off`, or `on` as by default.
+const WINOGRAD: &str = "REMAT_WINOGRAD";
 
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Padding {
@@ -41,6 +45,7 @@ impl Conv {
             dilation: [1; 2],
             groups: 1,
             bias: true,
+            winograd: None,
             weight_init: None,
             bias_init: None,
         }
@@ -76,6 +81,12 @@ impl Conv {
         Conv { bias: false, ..self }
     }
 
+    /// Whether to use Winograd's algorithm, which is for kernels of 3×3 with stride 1: faster, and rounded in another way. By
+    /// default it is used where it pays, unless `REMAT_WINOGRAD=off` is in the environment.
+    pub fn winograd(self, winograd: bool) -> Conv {
+        Conv { winograd: Some(winograd), ..self }
+    }
+
     /// What the weight starts from; by default uniform within `1 / sqrt(fan_in)`, as in PyTorch.
     pub fn init(self, init: Init) -> Conv {
         Conv { weight_init: Some(init), ..self }
@@ -102,7 +113,22 @@ impl Conv {
             inputs.push(b.parameter("bias", ty, self.bias_init.unwrap_or(default)));
         }
         let Conv { stride, dilation, groups, .. } = self;
-        b.add(Conv2d { stride, padding, dilation, groups }, &inputs)
+        let plain = Conv2d { stride, padding, dilation, groups, winograd: false };
+        let winograd = match self.winograd {
+            Some(winograd) => winograd,
+            None => is_winograd_on()? && plain.suits_winograd(b.ty(x).shape(), self.outputs, self.kernel),
+        };
+        b.add(Conv2d { winograd, ..plain }, &inputs)
+    }
+}
+
+/// Whether the environment leaves Winograd's algorithm to the shapes.
+fn is_winograd_on() -> Result<bool> {
+    let Some(value) = std::env::var_os(WINOGRAD) else { return Ok(true) };
+    match value.to_string_lossy().as_ref() {
+        "on" => Ok(true),
+        "off" => Ok(false),
+        other => Err(Error::Environment { message: format!("{WINOGRAD}: `{other}` is neither on nor off") }),
     }
 }
 

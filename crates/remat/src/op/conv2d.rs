@@ -23,6 +23,10 @@ pub struct Conv2d {
     pub dilation: [usize; 2],
     /// Groups of channels that do not see each other.
     pub groups: usize,
+    /// Whether forward and gradients are computed by Winograd's algorithm, whose sums are rounded in another way. It belongs
+    /// to the node, so no plan changes the bits.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub winograd: bool,
 }
 
 impl Conv2d {
@@ -42,8 +46,14 @@ impl Conv2d {
             padding: pair(self.padding),
             dilation: pair(self.dilation),
             groups: self.groups,
+            winograd: self.winograd,
         };
         shape.checked().map_err(|e| e.to_string())
+    }
+
+    /// Whether Winograd's algorithm would be faster; false if there is no such convolution.
+    pub(crate) fn suits_winograd(&self, image: &[usize], o: usize, kernel: [usize; 2]) -> bool {
+        self.sizes(image, o, kernel).is_ok_and(|shape| shape.suits_winograd())
     }
 
     /// The sizes of the convolution of `x` with `weight`.
@@ -72,11 +82,16 @@ fn output(shape: &ConvShape) -> [usize; 4] {
     [shape.n, shape.out_h(), shape.out_w(), shape.o]
 }
 
-/// Every output element is a sum over one receptive field.
+/// Every output element is a sum over one receptive field. Winograd's algorithm has fewer products; what its transforms take
+/// beside them is counted as [`WINOGRAD`] of the plain sum.
 fn cost(shape: &ConvShape, x: &[&Type], y: &[&Type]) -> Cost {
     let [n, out_h, out_w, o] = output(shape);
-    Cost::of_products(x, y, &[n, out_h, out_w, o, shape.patch_len()])
+    let cost = Cost::of_products(x, y, &[n, out_h, out_w, o, shape.patch_len()]);
+    if shape.winograd { Cost { flops: cost.flops / WINOGRAD.1 * WINOGRAD.0, ..cost } } else { cost }
 }
+
+/// The time of Winograd's algorithm in terms of that of the plain sum, as `kernel_bench` measures it.
+const WINOGRAD: (u64, u64) = (2, 5);
 
 impl OpDef for Conv2d {
     fn name() -> &'static str {
@@ -140,12 +155,16 @@ impl OpDef for Conv2d {
     }
 
     fn examples() -> Vec<Example> {
-        let plain = Conv2d { stride: [1, 1], padding: [0, 0], dilation: [1, 1], groups: 1 };
-        let odd = Conv2d { stride: [2, 1], padding: [1, 2], dilation: [1, 2], groups: 2 };
+        let plain = Conv2d { stride: [1, 1], padding: [0, 0], dilation: [1, 1], groups: 1, winograd: false };
+        let odd = Conv2d { stride: [2, 1], padding: [1, 2], dilation: [1, 2], groups: 2, winograd: false };
         vec![
             Example::normal(plain, &[&[2, 3, 2, 3], &[4, 1, 1, 3], &[4]]),
             Example::normal(Conv2d { padding: [1, 1], ..plain }, &[&[1, 4, 5, 2], &[3, 3, 3, 2]]),
             Example::normal(Conv2d { stride: [2, 2], ..plain }, &[&[2, 5, 4, 2], &[3, 1, 1, 2]]),
+            Example::normal(
+                Conv2d { padding: [1, 1], winograd: true, ..plain },
+                &[&[1, 6, 5, 3], &[2, 3, 3, 3], &[2]],
+            ),
             Example::normal(odd, &[&[1, 5, 4, 4], &[6, 3, 2, 2], &[6]]),
             Example::normal(Conv2d { groups: 3, ..odd }, &[&[1, 5, 4, 3], &[3, 3, 2, 1], &[3]]),
         ]
@@ -209,8 +228,13 @@ impl OpDef for Conv2dGradInput {
     }
 
     fn examples() -> Vec<Example> {
-        let conv = Conv2d { stride: [2, 2], padding: [1, 1], dilation: [1, 1], groups: 1 };
+        let conv = Conv2d { stride: [2, 2], padding: [1, 1], dilation: [1, 1], groups: 1, winograd: false };
+        let winograd = Conv2d { stride: [1, 1], winograd: true, ..conv };
         vec![
+            Example::normal(
+                Conv2dGradInput { conv: winograd, size: [5, 6] },
+                &[&[1, 5, 6, 4], &[4, 3, 3, 2]],
+            ),
             Example::normal(Conv2dGradInput { conv, size: [5, 5] }, &[&[2, 3, 3, 4], &[4, 3, 3, 2]]),
             Example::normal(Conv2dGradInput { conv, size: [6, 6] }, &[&[2, 3, 3, 4], &[4, 3, 3, 2]]),
         ]
@@ -273,8 +297,17 @@ impl OpDef for Conv2dGradWeight {
     }
 
     fn examples() -> Vec<Example> {
-        let conv = Conv2d { stride: [1, 2], padding: [1, 0], dilation: [2, 1], groups: 2 };
-        vec![Example::normal(Conv2dGradWeight { conv, kernel: [3, 2] }, &[&[2, 3, 3, 4], &[2, 5, 6, 2]])]
+        let conv =
+            Conv2d { stride: [1, 2], padding: [1, 0], dilation: [2, 1], groups: 2, winograd: false };
+        let winograd =
+            Conv2d { stride: [1; 2], padding: [1; 2], dilation: [1; 2], groups: 1, winograd: true };
+        vec![
+            Example::normal(Conv2dGradWeight { conv, kernel: [3, 2] }, &[&[2, 3, 3, 4], &[2, 5, 6, 2]]),
+            Example::normal(
+                Conv2dGradWeight { conv: winograd, kernel: [3, 3] },
+                &[&[2, 5, 6, 4], &[2, 5, 6, 2]],
+            ),
+        ]
     }
 }
 
@@ -282,7 +315,8 @@ impl OpDef for Conv2dGradWeight {
 fn calibration(case: fn(Conv2d, [usize; 4], [usize; 4], [usize; 4]) -> Case) -> Calibration {
     let sizes = [(28, 128, 128, 3), (14, 1024, 256, 1), (14, 256, 256, 3), (14, 256, 1024, 1)];
     let sized = |(image, inputs, outputs, kernel)| {
-        let conv = Conv2d { stride: [1; 2], padding: [kernel / 2; 2], dilation: [1; 2], groups: 1 };
+        let padding = [kernel / 2; 2];
+        let conv = Conv2d { stride: [1; 2], padding, dilation: [1; 2], groups: 1, winograd: false };
         let image = |channels| [2, image, image, channels];
         case(conv, image(inputs), [outputs, kernel, kernel, inputs], image(outputs))
     };

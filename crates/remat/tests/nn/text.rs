@@ -55,7 +55,8 @@ fn block(b: &mut Builder, x: ValueId, inputs: usize, width: usize) -> Result<Val
         let ty = Type::f32(&[width, 3, 3, inputs])?;
         let weight = b.source("weight", Kind::Parameter, ty, init, FileLayout::ConvWeight);
         let bias = b.parameter("bias", Type::f32(&[width])?, init);
-        b.add(Conv2d { stride: [1; 2], padding: [1; 2], dilation: [1; 2], groups: 1 }, &[x, weight, bias])
+        let (stride, padding, dilation) = ([1; 2], [1; 2], [1; 2]);
+        b.add(Conv2d { stride, padding, dilation, groups: 1, winograd: false }, &[x, weight, bias])
     })?;
     let x = b.scope("bn", |b| {
         let ty = Type::f32(&[width])?;

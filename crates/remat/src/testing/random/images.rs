@@ -30,7 +30,8 @@ pub(super) fn conv(g: &mut Growth<'_>) -> Result<Option<()>> {
     let (outputs, kernel) = (groups * g.few(5), [g.few(3), g.few(3)]);
     let (stride, padding) = ([g.few(2), g.few(2)], [g.choices.below(2), g.choices.below(2)]);
     let dilation = if g.choices.once_in(5) { [2, 1] } else { [1, 1] };
-    let op = Conv2d { stride, padding, dilation, groups };
+    let may_be = kernel == [3, 3] && stride == [1, 1] && dilation == [1, 1] && groups == 1;
+    let op = Conv2d { stride, padding, dilation, groups, winograd: may_be && g.choices.once_in(2) };
     let inputs = channels / groups;
     let weight = g.weight(&[outputs, kernel[0], kernel[1], inputs], kernel[0] * kernel[1] * inputs)?;
     let operands: Vec<_> = [x, weight].into_iter().chain(g.perhaps_bias(outputs)?).collect();
