@@ -192,7 +192,7 @@ pub fn safetensors(bytes: &[u8]) {
                 let value = executor.graph().values[source.value].clone();
                 if value.kind == remat::graph::Kind::Parameter {
                     let floats = as_floats_mut(executor.bytes_mut(source.value));
-                    file.read(&source, &value.ty, floats).expect("a file that fits is read");
+                    file.read(&source, &value.ty, 0, floats).expect("a file that fits is read");
                 }
             }
         });

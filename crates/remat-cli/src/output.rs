@@ -20,6 +20,11 @@ pub(crate) trait Report: Serialize {
     /// Name and version of the JSON form, such as `remat.compare/1`.
     const SCHEMA: &'static str;
 
+    /// The name of this very document, where that depends on what is in it.
+    fn schema(&self) -> &'static str {
+        Self::SCHEMA
+    }
+
     /// The form for people, with a final line break.
     fn text(&self, paint: Paint) -> String;
 }
@@ -32,7 +37,7 @@ pub(crate) fn json<R: Report>(report: &R) -> Result<String> {
         #[serde(flatten)]
         report: &'a R,
     }
-    let mut text = serde_json::to_string_pretty(&Document { schema: R::SCHEMA, report })
+    let mut text = serde_json::to_string_pretty(&Document { schema: report.schema(), report })
         .context("writing the report as JSON")?;
     text.push('\n');
     Ok(escaped(text))

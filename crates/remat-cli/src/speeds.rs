@@ -2,7 +2,8 @@
 
 use crate::progress::Progress;
 use anyhow::{Context as _, Result};
-use remat::profile::{Machine, Origin};
+use remat::profile::{Machine, Origin, StoreSpeed};
+use remat::store::Kind;
 
 /// Kept from an earlier run, or measured now.
 pub(crate) fn load(n_threads: usize) -> Result<(Machine, Origin)> {
@@ -16,4 +17,16 @@ pub(crate) fn measure(n_threads: usize) -> Result<(Machine, Origin)> {
     let progress = Progress::new("measuring this machine", 0);
     Machine::remeasure(n_threads, |done, of| progress.set(done, of))
         .context("measuring the speeds of this machine")
+}
+
+/// The speed of a store beside running kernels: kept from an earlier run, or measured now.
+pub(crate) fn of_store(kind: &Kind, n_threads: usize) -> Result<(StoreSpeed, Origin)> {
+    let _progress = Progress::new("measuring the store (once)", 0);
+    StoreSpeed::load(kind, n_threads).with_context(|| format!("measuring the speed of the store {kind}"))
+}
+
+/// The speed of a store, measured now and kept instead of what an earlier run kept.
+pub(crate) fn measure_store(kind: &Kind, n_threads: usize) -> Result<(StoreSpeed, Origin)> {
+    let _progress = Progress::new("measuring the store", 0);
+    StoreSpeed::remeasure(kind, n_threads).with_context(|| format!("measuring the speed of the store {kind}"))
 }

@@ -64,6 +64,26 @@ fn each_model_trains_in_its_budget_and_a_fixed_slack() {
     }
 }
 
+/// Parameters and moments that are larger than all memory of the process.
+#[test]
+fn a_state_larger_than_memory_trains_from_a_store() {
+    let folder = Folder::new();
+    let model =
+        "gpt --batch 1 --seq 64 --dim 512 --heads 8 --layers 5 --vocab 1000 --optimizer adam --threads 1";
+    let (budget, steps) = (48u64 << 20, "--steps 2 --json");
+    let losses = |json: &serde_json::Value| {
+        let steps = json["steps"].as_array().expect("steps").iter();
+        steps.map(|step| step["loss"].to_string()).collect::<Vec<_>>()
+    };
+    let kept = folder.run(&format!("train {model} {steps}"), &[]).exits(0).json("remat.train/1");
+    let within = format!("train {model} {steps} --budget {budget}B --store . --planner swap --effort 0.01");
+    let json = limited(&folder, budget, &within).exits(0).json("remat.train/1");
+    let state = 3 * 4 * json["n_parameters"].as_u64().expect("a number");
+    assert!(state > budget + SLACK, "the state of {state} bytes fits into memory");
+    assert!(json["measured_peak_bytes"].as_u64().expect("a peak") <= budget, "{json}");
+    assert_eq!(losses(&json), losses(&kept));
+}
+
 fn png(path: &Path, side: u32, colour: u8) {
     let mut encoder = png::Encoder::new(std::fs::File::create(path).expect("a file"), side, side);
     encoder.set_color(png::ColorType::Rgb);

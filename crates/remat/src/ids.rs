@@ -48,6 +48,10 @@ define_id!(
     /// One tensor: a source or the output of a node.
     ValueId, "%"
 );
+define_id!(
+    /// A place in a store that one value is copied to.
+    SlotId, "s"
+);
 
 /// A vector indexed by an id type.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -69,6 +69,7 @@ pub mod profile;
 pub mod report;
 pub mod rewrite;
 pub mod step;
+pub mod store;
 pub mod testing;
 mod threads;
 pub mod train;

@@ -58,14 +58,27 @@ fn file_shape(source: &Source, ty: &Type) -> Vec<usize> {
 /// Elements that are read or written together.
 const CHUNK: usize = 4096;
 
-/// For each position in the file's order, the position in ours.
-fn our_positions(source: &Source, ty: &Type) -> impl Iterator<Item = usize> + use<> {
-    // Other layouts are the case of one pixel in one channel.
-    let (pixels, channels) = match (source.file_layout, ty.shape()) {
+/// Elements of a tensor that a program reads together where it is not in memory as a whole, at least.
+const ROWS_TOGETHER: usize = 1 << 16;
+
+/// Pixels and channels that trade places in a file. Other layouts are the case of one pixel in one channel.
+fn pixels_and_channels(source: &Source, ty: &Type) -> (usize, usize) {
+    match (source.file_layout, ty.shape()) {
         (FileLayout::ConvWeight, &[_, h, w, channels]) => (h * w, channels),
         _ => (1, 1),
-    };
-    (0..ty.numel()).map(move |at| {
+    }
+}
+
+/// Elements whose order differs between a file and a program stay within rows of this length.
+pub fn row_elements(source: &Source, ty: &Type) -> usize {
+    let (pixels, channels) = pixels_and_channels(source, ty);
+    (pixels * channels).max(1)
+}
+
+/// For each of `n` positions in the file's order, the position in ours. Both count from the beginning of a row.
+fn our_positions(source: &Source, ty: &Type, n: usize) -> impl Iterator<Item = usize> + use<> {
+    let (pixels, channels) = pixels_and_channels(source, ty);
+    (0..n).map(move |at| {
         let (outer, inner) = (at / (pixels * channels), at % (pixels * channels));
         outer * pixels * channels + inner % pixels * channels + inner / pixels
     })
@@ -146,16 +159,20 @@ impl WeightFile {
         notes.map(|(name, value)| (name.as_str(), value.as_str())).collect()
     }
 
-    /// Reads the tensor of a source of the graph into `out`, in our element order.
-    pub fn read(&mut self, source: &Source, ty: &Type, out: &mut [f32]) -> Result<()> {
+    /// Reads elements of the tensor of a source of the graph into `out`, in our element order: whole
+    /// [rows](row_elements), from element `first` on.
+    pub fn read(&mut self, source: &Source, ty: &Type, first: usize, out: &mut [f32]) -> Result<()> {
         let place = || format!("{}, tensor {}", self.path.display(), source.name);
         let info = self.header.info(&source.name).filter(|info| info.shape == file_shape(source, ty));
-        let Some(info) = info.filter(|_| out.len() == ty.numel()) else {
+        let is_inside = first.checked_add(out.len()).is_some_and(|end| end <= ty.numel());
+        let row = row_elements(source, ty);
+        let is_whole = first.is_multiple_of(row) && out.len().is_multiple_of(row);
+        let Some(info) = info.filter(|_| is_inside && is_whole) else {
             return Err(Error::Weights { place: place(), message: format!("is not there as {ty}") });
         };
-        let start = self.data_start + info.data_offsets.0 as u64;
+        let start = self.data_start + info.data_offsets.0 as u64 + 4 * first as u64;
         self.file.seek(SeekFrom::Start(start)).map_err(Error::io(format!("read {}", place())))?;
-        let mut positions = our_positions(source, ty);
+        let mut positions = our_positions(source, ty, out.len());
         let mut bytes = [0; 4 * CHUNK];
         let mut left = out.len();
         while left > 0 {
@@ -203,31 +220,35 @@ fn mismatches(graph: &Graph, contents: Contents, header: &Metadata) -> Vec<Strin
     faults
 }
 
-/// Writes all parameters and buffers of `graph`; `elements` gives a source's values in our element order.
-pub fn save<'v>(graph: &Graph, path: &Path, elements: impl Fn(&Source) -> &'v [f32]) -> Result<()> {
-    save_with(graph, path, Contents::Weights, &BTreeMap::new(), elements)
+/// Writes all parameters and buffers of `graph`; `read` gives a source's values in our element order, from an element on.
+pub fn save(
+    graph: &Graph,
+    path: &Path,
+    read: impl FnMut(&Source, usize, &mut [f32]) -> Result<()>,
+) -> Result<()> {
+    save_with(graph, path, Contents::Weights, &BTreeMap::new(), read)
 }
 
 /// As [`save`], with more or other contents and with notes.
 ///
 /// The file appears complete or not at all ([`files::replace`]).
-pub fn save_with<'v>(
+pub fn save_with(
     graph: &Graph,
     path: &Path,
     contents: Contents,
     notes: &BTreeMap<&str, String>,
-    elements: impl Fn(&Source) -> &'v [f32],
+    read: impl FnMut(&Source, usize, &mut [f32]) -> Result<()>,
 ) -> Result<()> {
-    let written = files::replace(path, |file| write(graph, file, contents, notes, elements));
+    let written = files::replace(path, |file| write(graph, file, contents, notes, read));
     written.map_err(Error::io(format!("write {}", path.display())))
 }
 
-fn write<'v>(
+fn write(
     graph: &Graph,
     file: &mut BufWriter<File>,
     contents: Contents,
     notes: &BTreeMap<&str, String>,
-    elements: impl Fn(&Source) -> &'v [f32],
+    mut read: impl FnMut(&Source, usize, &mut [f32]) -> Result<()>,
 ) -> std::io::Result<()> {
     let mut end = 0;
     let mut info = |source: &Source, ty: &Type| {
@@ -252,18 +273,24 @@ fn write<'v>(
     file.write_all(&(text.len() as u64).to_le_bytes())?;
     file.write_all(&text)?;
     let mut bytes = Vec::with_capacity(4 * CHUNK);
+    let mut rows = Vec::new();
     for (source, ty) in stored(graph, contents) {
-        let values = elements(source);
-        let mut positions = our_positions(source, ty);
-        loop {
-            bytes.clear();
-            for position in positions.by_ref().take(CHUNK) {
-                bytes.extend_from_slice(&values[position].to_le_bytes());
+        let (row, n) = (row_elements(source, ty), ty.numel());
+        let together = ROWS_TOGETHER.div_ceil(row) * row;
+        for first in (0..n).step_by(together) {
+            rows.resize(together.min(n - first), 0.0);
+            read(source, first, &mut rows).map_err(std::io::Error::other)?;
+            let mut positions = our_positions(source, ty, rows.len());
+            loop {
+                bytes.clear();
+                for position in positions.by_ref().take(CHUNK) {
+                    bytes.extend_from_slice(&rows[position].to_le_bytes());
+                }
+                if bytes.is_empty() {
+                    break;
+                }
+                file.write_all(&bytes)?;
             }
-            if bytes.is_empty() {
-                break;
-            }
-            file.write_all(&bytes)?;
         }
     }
     Ok(())
@@ -290,10 +317,17 @@ mod tests {
             .collect()
     }
 
+    fn from(values: &HashMap<String, Vec<f32>>) -> impl FnMut(&Source, usize, &mut [f32]) -> Result<()> {
+        |source, first, out| {
+            out.copy_from_slice(&values[&source.name][first..][..out.len()]);
+            Ok(())
+        }
+    }
+
     fn saved(folder: &Path) -> PathBuf {
         let (graph, path) = (small_graph(2), folder.join("small.safetensors"));
         let values = counting(&graph);
-        save(&graph, &path, |s| &values[&s.name]).unwrap();
+        save(&graph, &path, from(&values)).unwrap();
         path
     }
 
@@ -305,8 +339,15 @@ mod tests {
         let mut file = WeightFile::open(&graph, &path).unwrap();
         for (source, ty) in stored(&graph, Contents::Weights) {
             let mut out = vec![f32::NAN; ty.numel()];
-            file.read(source, ty, &mut out).unwrap();
+            file.read(source, ty, 0, &mut out).unwrap();
             assert_eq!(out, values[&source.name], "{}", source.name);
+            let row = row_elements(source, ty);
+            let mut last = vec![f32::NAN; row];
+            file.read(source, ty, ty.numel() - row, &mut last).unwrap();
+            assert_eq!(last, values[&source.name][ty.numel() - row..], "the last row of {}", source.name);
+            let (mut beyond, mut part) = (vec![0.0; row], vec![0.0; row.div_ceil(2)]);
+            assert!(file.read(source, ty, ty.numel(), &mut beyond).is_err());
+            assert!(row == 1 || file.read(source, ty, 0, &mut part).is_err());
         }
         let bytes = std::fs::read(&path).unwrap();
         let view = safetensors::SafeTensors::deserialize(&bytes).unwrap();
@@ -395,7 +436,7 @@ mod tests {
         // A folder is where the file should go, so the rename fails after everything was written.
         let path = folder.path().join("taken");
         std::fs::create_dir_all(path.join("inside")).unwrap();
-        let message = save(&graph, &path, |s| &values[&s.name]).unwrap_err().to_string();
+        let message = save(&graph, &path, from(&values)).unwrap_err().to_string();
         assert!(message.starts_with("write ") && message.contains("taken"), "{message}");
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "a temporary file was left");
     }

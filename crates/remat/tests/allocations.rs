@@ -101,7 +101,7 @@ fn a_step_after_the_first_holds_next_to_nothing_outside_the_arena() {
         let run = Run { seed: 1, step: 3, learning_rate: 1e-3, micro: MicroBatch::ONLY };
         [&ALLOCATOR.now, &ALLOCATOR.peak].iter().for_each(|n| n.store(0, Relaxed));
         ALLOCATOR.is_watching.store(true, Relaxed);
-        session.executor_mut().step(&run, None);
+        session.executor_mut().step(&run, None).expect("no store is involved");
         ALLOCATOR.is_watching.store(false, Relaxed);
 
         let seen = std::mem::take(&mut *ALLOCATOR.seen.lock().expect("nobody panics while looking"));

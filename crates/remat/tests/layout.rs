@@ -40,7 +40,7 @@ fn random_blocks_never_overlap() {
         let blocks: Vec<Block> = (0..n)
             .map(|_| {
                 let start = random.below(40) as u32;
-                Block { start, end: start + random.below(12) as u32, bytes: 64 * (1 + random.below(20)) }
+                Block::new(start, start + random.below(12) as u32, 64 * (1 + random.below(20)))
             })
             .collect();
         let offsets = pack(&blocks, 0);
@@ -56,7 +56,7 @@ fn cut(random: &mut Random, time: (u32, u32), bytes: u64, n_cuts: u32, blocks: &
     let (start, end) = time;
     let (can_cut_time, can_cut_bytes) = (start < end, bytes > 64);
     if n_cuts == 0 || !(can_cut_time || can_cut_bytes) {
-        blocks.push(Block { start, end, bytes });
+        blocks.push(Block::new(start, end, bytes));
     } else if can_cut_time && (!can_cut_bytes || random.below(2) == 0) {
         let middle = start + random.below(u64::from(end - start)) as u32;
         cut(random, (start, middle), bytes, n_cuts - 1, blocks);
@@ -85,7 +85,7 @@ fn a_rectangle_that_was_cut_up_is_put_together_again_nearly_without_gaps() {
 
 #[test]
 fn blocks_with_a_place_keep_it() {
-    let block = |start, end| Block { start, end, bytes: 64 };
+    let block = |start, end| Block::new(start, end, 64);
     let blocks = [block(0, 3), block(2, 5), block(4, 8)];
     // The second block must leave the first its place; there is nothing left to move where all have one.
     assert_eq!(pack_around(&blocks, &[Some(64), None, Some(64)], 0), [64, 0, 64]);
@@ -98,13 +98,10 @@ fn nested_lives_meet_the_bound() {
     let n = 40u32;
     let mut blocks = Vec::new();
     for i in 0..n {
-        blocks.push(Block { start: i, end: 2 * n - i, bytes: 64 * u64::from(1 + i % 7) });
-        blocks.push(Block {
-            start: 2 * n - i,
-            end: (2 * n - i + 1).min(2 * n),
-            bytes: 64 * u64::from(1 + i % 5),
-        });
-        blocks.push(Block { start: i, end: i, bytes: 64 * u64::from(i % 3) });
+        blocks.push(Block::new(i, 2 * n - i, 64 * u64::from(1 + i % 7)));
+        let start = 2 * n - i;
+        blocks.push(Block::new(start, (start + 1).min(2 * n), 64 * u64::from(1 + i % 5)));
+        blocks.push(Block::new(i, i, 64 * u64::from(i % 3)));
     }
     let offsets = pack(&blocks, 0);
     assert_disjoint(&blocks, &offsets);

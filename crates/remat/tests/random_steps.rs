@@ -30,5 +30,7 @@ fn every_program_of_every_random_step_keeps_the_promises() {
     let unused: Vec<_> = WAYS.iter().map(|way| way.name).filter(|way| !seen.ways.contains(way)).collect();
     assert_eq!(unused, Vec::<&str>::new(), "ways that never gave a program");
     assert!(seen.n_recomputing > seen.n_steps, "only {} programs recompute", seen.n_recomputing);
+    assert!(2 * seen.n_moving > seen.n_steps, "only {} programs move anything", seen.n_moving);
+    assert!(2 * seen.n_resting > seen.n_steps, "state rests in a store in only {} programs", seen.n_resting);
     assert!(20 * seen.n_endless < seen.n_steps, "{} losses are not finite", seen.n_endless);
 }

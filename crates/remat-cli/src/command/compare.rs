@@ -2,7 +2,7 @@
 
 use crate::answer::Answer;
 use crate::flags::{CostKind, PlannerFlags, StepFlags, model_parser};
-use crate::format::{Align, count, plural, table, timing};
+use crate::format::{Align, count, plural, seconds, table, timing};
 use crate::output::{Output, Paint, Report};
 use crate::planning::compile;
 use crate::progress::Progress;
@@ -12,9 +12,9 @@ use anyhow::Result;
 use clap::Args;
 use remat::pipeline::{Fit, Prepared, Program, Refusal};
 use remat::profile::Sample;
-use remat::report::Timeline;
+use remat::report::{Timeline, copied_bytes, copies};
 use remat::train::{self, Side, Trial};
-use remat_plan::{Budget, Bytes};
+use remat_plan::{Budget, Bytes, Way, simulate_with};
 use serde::Serialize;
 use std::num::NonZeroUsize;
 
@@ -77,9 +77,31 @@ struct Measured {
     /// Recomputed values that were held against their first computation, with --verify.
     n_verified: Option<u64>,
     n_gradients: usize,
+    /// Missing where nothing is copied to or from a store.
+    moved: Option<Moved>,
     /// Peak of the process while both programs were in memory.
     peak_resident_bytes: Option<Bytes>,
     arenas_bytes: Bytes,
+}
+
+/// What a step copies to and from stores, as planned and as measured in the last step.
+#[derive(Serialize)]
+struct Moved {
+    out: Direction,
+    #[serde(rename = "in")]
+    back: Direction,
+    /// How long the program waits for copies in a step.
+    planned_wait_seconds: f64,
+    wait_seconds: Sample,
+}
+
+#[derive(Serialize)]
+struct Direction {
+    n_copies: usize,
+    bytes: Bytes,
+    /// How long the channel is busy.
+    planned_seconds: f64,
+    seconds: f64,
 }
 
 #[derive(Serialize)]
@@ -127,7 +149,7 @@ impl Flags {
         let arenas_bytes = keep_all_peak_bytes + program.peak();
         // It runs before both, and its memory is given back.
         let oracle = prepared.oracle()?;
-        memory::check_available(arenas_bytes.max(oracle.peak()))?;
+        memory::check_available((arenas_bytes + program.host_bytes()).max(oracle.peak()))?;
         memory::reset_peak();
         let progress = Progress::new("training both", n_steps);
         let show = |done| progress.set(done, n_steps);
@@ -139,8 +161,10 @@ impl Flags {
         report.charts = charts(&self.planner.planner, &prepared.keep_all, &program);
         let peak_resident_bytes = memory::peak_resident();
         let n_recomputes = program.schedule().n_recomputes();
-        let result =
+        let moved = Moved::of(&prepared, &program, &compared.budgeted)?;
+        let mut result =
             Measured::of(&prepared, compared, n_recomputes, budget_bytes, arenas_bytes, peak_resident_bytes);
+        result.moved = moved;
         let holds = result.bits_equal && result.within_budget;
         report.result = Some(result);
         out.report(&report)?;
@@ -177,11 +201,53 @@ impl Measured {
             within_budget: budgeted.measured_peak <= budget,
             n_verified,
             n_gradients: prepared.step.roles.gradients.len(),
+            moved: None,
             peak_resident_bytes,
             arenas_bytes,
             keep_all: SideRow::of(keep_all, 0),
             budgeted: SideRow::of(budgeted, n_recomputes),
         }
+    }
+}
+
+impl Moved {
+    fn of(prepared: &Prepared, program: &Program, side: &Side) -> Result<Option<Moved>> {
+        let (problem, plan) = (&prepared.problem.problem, program.plan());
+        if program.schedule().n_copies() == 0 {
+            return Ok(None);
+        }
+        let rows = copies(problem, plan, &side.copies)?;
+        let direction = |way: Way| {
+            let rows = || rows.iter().filter(|row| row.way == way.to_string());
+            let seconds = |times: (f64, f64)| times.1 - times.0;
+            Direction {
+                n_copies: rows().count(),
+                bytes: copied_bytes(problem, plan, way),
+                planned_seconds: rows().map(|row| seconds(row.planned)).sum(),
+                seconds: rows().filter_map(|row| row.measured).map(seconds).sum(),
+            }
+        };
+        let planned = simulate_with(problem, &plan.stored, &plan.steps)?;
+        // A step ends when its copies have ended, and the program waits for the last of them, too.
+        let after = rows.iter().map(|row| row.planned.1).fold(0.0, f64::max);
+        let computed: f64 = plan.computes().map(|node| problem.node(node).cost).sum();
+        let planned_wait_seconds = planned.stalls + (after - computed - planned.stalls).max(0.0);
+        Ok(Some(Moved {
+            out: direction(Way::Out),
+            back: direction(Way::In),
+            planned_wait_seconds,
+            wait_seconds: side.stalls,
+        }))
+    }
+
+    fn text(&self) -> String {
+        let direction = |name: &str, of: &Direction| {
+            let (planned, measured) = (seconds(of.planned_seconds), seconds(of.seconds));
+            format!("{} {name} ({}, {measured}; planned {planned})", plural(of.n_copies, "value"), of.bytes)
+        };
+        let (waits, planned) = (seconds(self.wait_seconds.median), seconds(self.planned_wait_seconds));
+        let (out, back) = (direction("out", &self.out), direction("in", &self.back));
+        format!("moved: {out}, {back}; a step waits {waits} for them (planned {planned})\n")
     }
 }
 
@@ -248,6 +314,9 @@ impl Report for Compared {
             None => format!("bits equal: {} ({what}, {})\n", paint.good("yes"), plural(self.n_steps, "step")),
             Some(first) => format!("bits equal: {}; first difference: {first}\n", paint.bad("no")),
         };
+        if let Some(moved) = &result.moved {
+            text += &moved.text();
+        }
         if let Some(n_verified) = result.n_verified {
             text += &format!("verified: {}\n", plural(n_verified as usize, "recomputed value"));
         }

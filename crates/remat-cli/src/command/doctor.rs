@@ -7,7 +7,8 @@ use crate::{memory, speeds, threads};
 use anyhow::Result;
 use clap::Args;
 use remat::isa::{self, Isa};
-use remat::profile::{Machine, Origin};
+use remat::profile::{Machine, Origin, StoreSpeed, Way};
+use remat::store::{Kind, PAGE, Setup, Store};
 use remat_plan::Bytes;
 use serde::Serialize;
 use std::num::NonZeroUsize;
@@ -21,6 +22,9 @@ pub(crate) struct Flags {
     /// Measure the speeds again instead of using the ones measured before.
     #[arg(long)]
     remeasure: bool,
+    /// Measure a store as well: a directory for a scratch file, or `host`. Give it twice for two stores.
+    #[arg(long, value_name = "DIR|host")]
+    store: Vec<Kind>,
 }
 
 #[derive(Serialize)]
@@ -32,6 +36,7 @@ struct Health {
     instruction_set: &'static str,
     threads_available: usize,
     machine: Machine,
+    stores: Vec<StoreHealth>,
     memory_total_bytes: Option<Bytes>,
     memory_available_bytes: Option<Bytes>,
     memory_limit_bytes: Option<Bytes>,
@@ -40,11 +45,40 @@ struct Health {
     advice: Vec<&'static str>,
 }
 
+/// A store, as it is beside running kernels.
+#[derive(Serialize)]
+struct StoreHealth {
+    store: String,
+    speed: StoreSpeed,
+    speeds_file: String,
+    /// Where it is not what a store promises.
+    warning: Option<String>,
+}
+
+impl StoreHealth {
+    fn of(kind: &Kind, n_threads: usize, remeasure: bool) -> Result<StoreHealth> {
+        let measure = if remeasure { speeds::measure_store } else { speeds::of_store };
+        let (speed, origin) = measure(kind, n_threads)?;
+        let warning = Store::open(&Setup::new(kind.clone()), Bytes(PAGE))?.warning();
+        Ok(StoreHealth { store: kind.to_string(), speed, speeds_file: describe(&origin), warning })
+    }
+
+    fn text(&self) -> String {
+        let way = |way: &Way| {
+            let rate = 1e-9 / way.seconds_per_byte;
+            format!("{rate:.2} GB/s and {} for each copy", seconds(way.latency))
+        };
+        format!("to it {}, from it {}", way(&self.speed.out), way(&self.speed.back))
+    }
+}
+
 impl Flags {
     pub(super) fn run(&self, out: &mut Output) -> Result<Answer> {
         let n_threads = threads::usable(self.threads);
         let (machine, origin) =
             if self.remeasure { speeds::measure(n_threads)? } else { speeds::load(n_threads)? };
+        let stores = self.store.iter().map(|kind| StoreHealth::of(kind, n_threads, self.remeasure));
+        let stores = stores.collect::<Result<Vec<_>>>()?;
         let cpu_features = cpu_features();
         let peak_resident_is_readable = memory::peak_resident().is_some();
         let mut advice = Vec::new();
@@ -68,6 +102,7 @@ impl Flags {
             instruction_set: isa::current().name(),
             threads_available: threads::available(),
             machine,
+            stores,
             memory_total_bytes: memory::total(),
             memory_available_bytes: memory::available(),
             memory_limit_bytes: memory::group_limit(),
@@ -147,6 +182,13 @@ impl Report for Health {
                 (if self.peak_resident_is_readable { "readable" } else { "not readable" }).to_owned(),
             ),
         ]);
+        for store in &self.stores {
+            text += &facts([(&*format!("store {}", store.store), store.text())]);
+            text += &facts([("", store.speeds_file.clone())]);
+            if let Some(warning) = &store.warning {
+                text += &format!("{} {warning}\n", paint.bad("note:"));
+            }
+        }
         if self.advice.is_empty() {
             return text + &format!("{}: nothing is missing\n", paint.good("ok"));
         }

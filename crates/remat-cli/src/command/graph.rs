@@ -109,7 +109,7 @@ fn schedule_text(schedule: &Schedule) -> String {
     for step in &schedule.steps {
         let _ = match *step {
             Step::Run(node) => writeln!(text, "{}", graph.node_text(&graph.nodes[node])),
-            Step::Free(value) => writeln!(text, "free {value}"),
+            step => writeln!(text, "{}", schedule.step_text(&step)),
         };
     }
     for value in &graph.outputs {

@@ -177,6 +177,10 @@ impl PlanReport {
 impl Report for PlanReport {
     const SCHEMA: &'static str = PLAN_SCHEMA;
 
+    fn schema(&self) -> &'static str {
+        self.plan.schema()
+    }
+
     fn text(&self, paint: Paint) -> String {
         let PlanReport { plan, floor_bytes, floor_node, keep_all_peak_bytes, .. } = self;
         if let Some(refusal) = &self.refusal {

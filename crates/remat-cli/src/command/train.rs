@@ -14,7 +14,7 @@ use crate::training::{
 use crate::{files, memory};
 use anyhow::{Context as _, Result};
 use clap::Args;
-use remat::exec::{Engine as _, as_floats_mut};
+use remat::exec::Engine as _;
 use remat::graph::{Graph, Kind};
 use remat::pipeline::{Fit, Prepared, Program};
 use remat::profile::Sample;
@@ -160,10 +160,13 @@ impl Flags {
     }
 
     fn session(&self, model: &Model, program: Program, batches: Box<dyn Batches>) -> Result<Session> {
-        memory::check_available(program.peak())?;
+        memory::check_available(program.peak() + program.host_bytes())?;
         memory::reset_peak();
         let seed = self.planner.seed();
         let mut session = Session::new(program, batches, seed, model.n_threads)?;
+        for warning in session.executor().warnings() {
+            say(format_args!("warning: {warning}"));
+        }
         session.learning_rate = self.optimization.learning_rate(model.optimizer.learning_rate, self.steps);
         if let Some(path) = &self.record.weights {
             load_weights(&mut session, path)?;
@@ -254,7 +257,9 @@ impl Flags {
         report.step_seconds = Some(Sample::of(times)).filter(|sample| sample.n_runs > 0);
         if let Some(path) = self.record.save.as_ref().filter(|_| is_sound(report)) {
             let executor = session.executor();
-            weights::save(executor.graph(), path, |source| executor.floats(source.value))?;
+            weights::save(executor.graph(), path, |source, first, out| {
+                executor.read_floats(source.value, first, out)
+            })?;
             report.saved = Some(path.clone());
         }
         Ok(())
@@ -304,7 +309,7 @@ fn is_sound(report: &Training) -> bool {
     report.diverged.is_none() && report.unrepeatable.is_none()
 }
 
-/// Reads parameters and buffers straight into the arena.
+/// Reads parameters and buffers straight to where they rest.
 fn load_weights(session: &mut Session, path: &Path) -> Result<()> {
     let executor = session.executor_mut();
     let mut file = WeightFile::open(executor.graph(), path)?;
@@ -312,7 +317,9 @@ fn load_weights(session: &mut Session, path: &Path) -> Result<()> {
     for source in &sources {
         let value = executor.graph().values[source.value].clone();
         if matches!(value.kind, Kind::Parameter | Kind::Buffer) {
-            file.read(source, &value.ty, as_floats_mut(executor.bytes_mut(source.value)))?;
+            let row = weights::row_elements(source, &value.ty);
+            let mut read = |first: usize, out: &mut [f32]| file.read(source, &value.ty, first, out);
+            executor.fill_floats(source.value, row, &mut read)?;
         }
     }
     Ok(())

@@ -11,6 +11,7 @@ use remat::optimizer::Optimizer;
 use remat::pipeline::{Costs, Prepared, prepare, prepare_step};
 use remat::profile::Machine;
 use remat::step::training_step;
+use remat::store::{Kind, Setup};
 use std::num::NonZeroUsize;
 
 /// Flags of commands that look at a model's training step.
@@ -37,6 +38,10 @@ struct TrainingFlags {
     /// Threads that kernels use; by default as many as the machine runs at once. Results do not depend on it.
     #[arg(long, value_name = "N", value_parser = threads::parse)]
     threads: Option<NonZeroUsize>,
+    /// Values may also be moved: to a scratch file in this directory, or to memory that the budget does not count (`host`).
+    /// Give it twice for two stores.
+    #[arg(long, value_name = "DIR|host")]
+    store: Vec<Kind>,
     /// Leave every op a node of its own, to see what fusion gains. Results do not depend on it.
     #[arg(long)]
     no_fusion: bool,
@@ -74,17 +79,20 @@ pub(crate) struct Model {
     pub(crate) cost: CostKind,
     /// Whether ops are joined.
     pub(crate) fusion: bool,
+    /// Where values may be moved to.
+    pub(crate) stores: Vec<Kind>,
 }
 
 impl StepFlags {
     /// The first flag that was typed, for commands where they make no sense together with another.
     pub(crate) fn first_typed(&self) -> Option<&'static str> {
-        let TrainingFlags { optimizer, lr, cost, threads, no_fusion } = &self.training;
+        let TrainingFlags { optimizer, lr, cost, threads, store, no_fusion } = &self.training;
         let flags = [
             ("optimizer", optimizer.is_some()),
             ("lr", lr.is_some()),
             ("cost", cost.is_some()),
             ("threads", threads.is_some()),
+            ("store", !store.is_empty()),
             ("no-fusion", *no_fusion),
         ];
         let option = self.options.typed.first().map(|(name, _)| *name);
@@ -156,6 +164,7 @@ impl StepFlags {
             n_threads: self.n_threads(),
             cost: self.training.cost.unwrap_or(default_cost),
             fusion: !self.training.no_fusion,
+            stores: self.training.store.clone(),
         })
     }
 
@@ -177,7 +186,13 @@ impl Model {
             CostKind::Analytic => Costs::Analytic(speeds::load(self.n_threads)?.0),
             CostKind::Measured => Costs::Measured(self.n_threads),
         };
-        self.prepare_with(costs)
+        let prepared = self.prepare_with(costs)?;
+        if self.stores.is_empty() {
+            return Ok(prepared);
+        }
+        let speed = |kind: &Kind| Ok((Setup::new(kind.clone()), speeds::of_store(kind, self.n_threads)?.0));
+        let stores = self.stores.iter().map(speed).collect::<Result<Vec<_>>>()?;
+        Ok(prepared.with_stores(&stores)?)
     }
 
     /// The same where nothing is planned, so that costs do not matter: nothing is measured.
@@ -209,8 +224,14 @@ mod tests {
     #[test]
     fn commas_make_every_combination_once() {
         let typed = vec![("batch", "4,8".to_owned()), ("dim", "16".to_owned()), ("seq", "32, 64".to_owned())];
-        let training =
-            TrainingFlags { optimizer: None, lr: None, cost: None, threads: None, no_fusion: false };
+        let training = TrainingFlags {
+            optimizer: None,
+            lr: None,
+            cost: None,
+            threads: None,
+            store: Vec::new(),
+            no_fusion: false,
+        };
         let flags = StepFlags { options: ModelOptions { typed }, training };
         let names: Vec<String> = flags.cases().into_iter().map(|case| case.0).collect();
         let expected = ["4, dim 16, seq 32", "4, dim 16, seq 64", "8, dim 16, seq 32", "8, dim 16, seq 64"];

@@ -78,7 +78,7 @@ impl Run<'_> {
             let is_last = step == self.n_steps || report.stopped;
             let is_checkpoint_due =
                 self.checkpoints.is_some() && (is_due(self.record.checkpoint_every.get()) || is_last);
-            if diverged.is_none() && (is_checkpoint_due || is_last) && !self.session.is_finite() {
+            if diverged.is_none() && (is_checkpoint_due || is_last) && !self.session.is_finite()? {
                 diverged = Some(Divergence::State(step));
             }
             if let Some(diverged) = diverged {

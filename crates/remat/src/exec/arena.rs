@@ -23,18 +23,23 @@ pub struct Arena {
 impl Arena {
     /// Reserves `size` bytes.
     pub fn new(size: Bytes) -> Result<Arena> {
+        Arena::aligned(size, ALIGNMENT)
+    }
+
+    /// Reserves `size` bytes that begin at a multiple of `alignment`, which is at most a page.
+    pub(super) fn aligned(size: Bytes, alignment: usize) -> Result<Arena> {
         let too_large = || Error::TooLarge { shape: vec![] };
         let len = usize::try_from(size.0).map_err(|_| too_large())?;
         let guard = guard_bytes();
         // An empty mapping is refused by the operating system.
-        let body = len.max(1).checked_next_multiple_of(guard.max(ALIGNMENT)).ok_or_else(too_large)?;
+        let body = len.max(1).checked_next_multiple_of(guard.max(alignment)).ok_or_else(too_large)?;
         let action = || format!("reserving an arena of {size}");
         let total = body.checked_add(2 * guard).ok_or_else(too_large)?;
         let map = MmapRaw::from(MmapMut::map_anon(total).map_err(Error::io(action()))?);
         protect(&map, 0, guard).map_err(Error::io(action()))?;
         protect(&map, guard + body, guard).map_err(Error::io(action()))?;
         make_resident(&map, guard, body);
-        let first = guard + body - len.next_multiple_of(ALIGNMENT);
+        let first = guard + body - len.next_multiple_of(alignment);
         Ok(Arena { map, first, len })
     }
 
@@ -48,14 +53,26 @@ impl Arena {
         self.len == 0
     }
 
-    /// Part of the arena.
+    /// Part of the arena. Nothing is said about the rest of it, which a copy from a store may be writing to.
     pub fn slice(&self, offset: u64, bytes: u64) -> &[u8] {
-        &self.all()[offset as usize..(offset + bytes) as usize]
+        let (address, bytes) = self.part(offset, bytes);
+        // SAFETY: so many bytes of the mapping may be read, they are initialised, and `self` is borrowed.
+        unsafe { std::slice::from_raw_parts(address, bytes) }
     }
 
-    /// Part of the arena.
+    /// Part of the arena. Nothing is said about the rest of it, which a copy to or from a store may be using.
     pub fn slice_mut(&mut self, offset: u64, bytes: u64) -> &mut [u8] {
-        &mut self.all_mut()[offset as usize..(offset + bytes) as usize]
+        let (address, bytes) = self.part(offset, bytes);
+        // SAFETY: as above; they may be written, and `self` is borrowed exclusively.
+        unsafe { std::slice::from_raw_parts_mut(address, bytes) }
+    }
+
+    /// Address and bytes of a part that lies inside.
+    fn part(&self, offset: u64, bytes: u64) -> (*mut u8, usize) {
+        let end = offset.checked_add(bytes).filter(|&end| end <= self.len as u64);
+        let end =
+            end.unwrap_or_else(|| panic!("{bytes} bytes at {offset} of an arena of {} bytes", self.len));
+        (self.address().wrapping_add((end - bytes) as usize), bytes as usize)
     }
 
     /// Several parts at once, in the order asked for. They must not overlap.

@@ -12,20 +12,25 @@ const CHUNK: usize = 1 << 14;
 
 /// Fills a source's elements before the first step. Tensors of the batch are the host's to fill and are left alone.
 pub fn fill(source: &Source, seed: u64, out: &mut [f32]) {
+    fill_from(source, seed, 0, out);
+}
+
+/// As [`fill`], for the elements from number `first` on.
+pub fn fill_from(source: &Source, seed: u64, first: usize, out: &mut [f32]) {
     // Steps count from 1, so step 0 keeps these streams apart from the streams of dropout.
     let key = Key::new(seed, 0, name_hash(&source.name));
     match source.init {
         Init::Constant(value) => out.fill(value),
-        Init::Uniform(bound) => draw(out, |i| (2.0 * rng::uniform_f32(key, i) - 1.0) * bound),
-        Init::Normal(deviation) => draw(out, |i| rng::normal_f32(key, i) * deviation),
+        Init::Uniform(bound) => draw(first, out, |i| (2.0 * rng::uniform_f32(key, i) - 1.0) * bound),
+        Init::Normal(deviation) => draw(first, out, |i| rng::normal_f32(key, i) * deviation),
         Init::Batch | Init::Indices(_) | Init::Labels(_) => {}
     }
 }
 
-fn draw(out: &mut [f32], element: impl Fn(u64) -> f32 + Sync) {
+fn draw(first: usize, out: &mut [f32], element: impl Fn(u64) -> f32 + Sync) {
     out.par_chunks_mut(CHUNK).enumerate().for_each(|(chunk, out)| {
         for (i, x) in out.iter_mut().enumerate() {
-            *x = element((chunk * CHUNK + i) as u64);
+            *x = element((first + chunk * CHUNK + i) as u64);
         }
     });
 }

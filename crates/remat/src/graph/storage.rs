@@ -11,13 +11,18 @@ pub struct Storage {
 }
 
 impl Storage {
-    /// One pass over the nodes in id order. A recompute appended later reads ids that were made before it.
+    /// Follows every chain of views to its end. In a schedule a view may look at a clone, whose id is larger than its own.
     pub fn compute(graph: &Graph) -> Storage {
-        let mut root: IdVec<ValueId, ValueId> = graph.values.ids().collect();
+        let mut viewed = IdVec::<ValueId, Option<ValueId>>::filled(graph.values.len(), None);
         for node in graph.nodes.iter().filter(|n| n.op.def().is_view()) {
-            root[node.outputs[0]] = root[node.inputs[0]];
+            viewed[node.outputs[0]] = Some(node.inputs[0]);
         }
-        Storage { root }
+        let root = graph.values.ids().map(|value| {
+            // No chain is longer than there are values, even where a broken schedule closes one to a circle.
+            let chain = std::iter::successors(Some(value), |&at| *viewed.get(at)?).take(viewed.len());
+            chain.last().unwrap_or(value)
+        });
+        Storage { root: root.collect() }
     }
 
     /// True for a value that has storage of its own.

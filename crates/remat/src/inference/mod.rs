@@ -16,7 +16,7 @@ use crate::ids::ValueId;
 use crate::model;
 use crate::nn::Model;
 use crate::op::{MicroBatch, Run};
-use crate::pipeline::{Fit, Place, compile_forward};
+use crate::pipeline::{Fit, Place, Resting, compile_forward};
 use crate::step::prediction_pass;
 use crate::train::{About, Batch, Checkpoints, ImageShape, Part, RunFolder, Vocabulary};
 use crate::weights::WeightFile;
@@ -121,7 +121,7 @@ impl Inference {
         let n_rows = pass.read_inputs().first().map_or(1, |s| pass.graph.values[s.value].ty.shape()[0]);
         // Before any memory is reserved: a file that is not the model's must not decide how much that is.
         let mut file = WeightFile::open(&pass.graph, weights)?;
-        let program = match compile_forward(&pass, Bytes(u64::MAX), Place::Anywhere)? {
+        let program = match compile_forward(&pass, Bytes(u64::MAX), Place::Anywhere, Resting::default())? {
             Fit::Fits(program) => *program,
             Fit::Refused(refusal) => return Err(refusal.into()),
         };
@@ -130,7 +130,7 @@ impl Inference {
         for source in executor.graph().sources.clone() {
             let value = executor.graph().values[source.value].clone();
             if value.kind.is_state() {
-                file.read(&source, &value.ty, as_floats_mut(executor.bytes_mut(source.value)))?;
+                file.read(&source, &value.ty, 0, as_floats_mut(executor.bytes_mut(source.value)))?;
             }
         }
         Ok(Inference { executor, about, output, n_rows, damaged: Vec::new() })
@@ -271,8 +271,7 @@ impl Inference {
         fill(&mut batch)?;
         batch.check()?;
         let run = Run { seed: 0, step: 1, learning_rate: 0.0, micro: MicroBatch::ONLY };
-        self.executor.step(&run, None);
-        Ok(())
+        self.executor.step(&run, None).map(|_| ())
     }
 
     fn unfit(&self, message: &str) -> Error {

@@ -3,15 +3,17 @@
 //! At every moment the live storages are a set of address ranges. A run may place an output only on free addresses,
 //! or exactly on the storage of an input that this run hands over (a consumed state, or an input that the op may
 //! overwrite and that is freed before anything else runs). Nothing lies outside the arena, state ends the step where the
-//! next one expects it, and what has a place already keeps it.
+//! next one expects it, and what has a place already keeps it. The same holds for the slots of each store, from the copy that
+//! fills one until it is discarded.
 //!
 //! Executors rely on this and on nothing else, so it takes any layout of any schedule: sums are checked, and an index that
 //! leads nowhere is a fault.
 
 use super::{Layout, LayoutFault, Occupant, Table};
 use crate::graph::{ALIGNMENT, Graph, Node};
-use crate::ids::{NodeId, ValueId};
+use crate::ids::{NodeId, SlotId, ValueId};
 use crate::rewrite::{Schedule, Step};
+use crate::store::PAGE;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// Every fault; empty for a right layout. `placed` are the sources that lay somewhere before, and where.
@@ -22,6 +24,7 @@ pub fn check(schedule: &Schedule, layout: &Layout, placed: &[(ValueId, u64)]) ->
         (Table::Offset, layout.offset.len(), graph.values.len()),
         (Table::Workspace, layout.workspace.len(), graph.nodes.len()),
         (Table::Shared, layout.shared.len(), graph.nodes.len()),
+        (Table::Slots, layout.slots.len(), schedule.slots.len()),
     ] {
         if found != expected {
             faults.push(LayoutFault::ShortTable { table, found, expected });
@@ -31,10 +34,13 @@ pub fn check(schedule: &Schedule, layout: &Layout, placed: &[(ValueId, u64)]) ->
         return faults;
     }
     let mut walk = Walk {
+        schedule,
         graph,
         layout,
         faults,
         addresses: Addresses::default(),
+        stores: layout.stores.iter().map(|_| Addresses::default()).collect(),
+        slots: HashMap::new(),
         lies_on: HashMap::new(),
         live: HashSet::new(),
         handed_over: HashMap::new(),
@@ -46,6 +52,9 @@ pub fn check(schedule: &Schedule, layout: &Layout, placed: &[(ValueId, u64)]) ->
         match *step {
             Step::Free(value) => walk.free(at, value),
             Step::Run(node) => walk.run(at, node),
+            Step::Out(value, slot) => walk.copy_out(at, value, slot),
+            Step::In(slot, value) => walk.copy_in(at, slot, value),
+            Step::Discard(slot) => walk.discard(at, slot),
         }
     }
     walk.end()
@@ -72,7 +81,8 @@ impl Addresses {
         arena: u64,
         faults: &mut Vec<LayoutFault>,
     ) {
-        if !start.is_multiple_of(ALIGNMENT) {
+        let alignment = if matches!(occupant, Occupant::Slot(_)) { PAGE } else { ALIGNMENT };
+        if !start.is_multiple_of(alignment) {
             faults.push(LayoutFault::Unaligned { occupant, start });
         }
         let Some(end) = start.checked_add(bytes).filter(|&end| end <= arena) else {
@@ -108,10 +118,15 @@ impl Addresses {
 
 /// What is in memory while the steps are followed.
 struct Walk<'a> {
+    schedule: &'a Schedule,
     graph: &'a Graph,
     layout: &'a Layout,
     faults: Vec<LayoutFault>,
     addresses: Addresses,
+    /// Of each store.
+    stores: Vec<Addresses>,
+    /// Every slot that holds something, and the source of the state in it, if it is state.
+    slots: HashMap<SlotId, Option<ValueId>>,
     /// Every value made so far to the value whose storage it lies in: itself, or what it views.
     lies_on: HashMap<ValueId, ValueId>,
     /// Values that hold storage, addresses taken over or not.
@@ -132,12 +147,25 @@ impl Walk<'_> {
                 self.faults.push(LayoutFault::NoSuchValue { at: None, value });
                 continue;
             };
+            if self.schedule.carried.iter().any(|carried| carried.source == value) {
+                continue;
+            }
             if record.kind.is_state() {
                 self.state_in.insert(value, value);
             }
             self.make(value);
         }
+        for carried in &self.schedule.carried {
+            self.fill(None, carried.begin, Some(carried.source));
+        }
         for &(value, expected) in placed {
+            let carried = self.schedule.carried.iter().find(|carried| carried.source == value);
+            if let Some(&found) = carried.and_then(|carried| self.layout.slots.get(carried.begin)) {
+                if found != expected {
+                    self.faults.push(LayoutFault::Displaced { value, expected, found });
+                }
+                continue;
+            }
             match self.layout.offset.get(value) {
                 None => self.faults.push(LayoutFault::NoSuchValue { at: None, value }),
                 Some(&Some(found)) if found != expected => {
@@ -167,10 +195,84 @@ impl Walk<'_> {
     }
 
     fn free(&mut self, at: usize, value: ValueId) {
+        self.state_in.remove(&value);
         if !self.live.remove(&value) {
             self.faults.push(LayoutFault::FreedWhenDead { at, value });
         } else if self.handed_over.remove(&value).is_none() {
             self.addresses.release(Occupant::Value(value));
+        }
+    }
+
+    /// A slot begins to hold something.
+    fn fill(&mut self, at: Option<usize>, slot: SlotId, state: Option<ValueId>) {
+        let (Some(known), Some(&start)) = (self.schedule.slots.get(slot), self.layout.slots.get(slot)) else {
+            self.faults.push(LayoutFault::NoSuchSlot { at, slot });
+            return;
+        };
+        if self.slots.insert(slot, state).is_some() {
+            self.faults.push(LayoutFault::SlotTaken { at, slot });
+            return;
+        }
+        let (Some(addresses), Some(size)) =
+            (self.stores.get_mut(known.store.index()), self.layout.stores.get(known.store.index()))
+        else {
+            self.faults.push(LayoutFault::NoSuchStore { slot });
+            return;
+        };
+        let Some(of) = self.graph.values.get(known.of) else {
+            self.faults.push(LayoutFault::NoSuchValue { at, value: known.of });
+            return;
+        };
+        let bytes = of.ty.bytes().div_ceil(PAGE) * PAGE;
+        addresses.occupy(Occupant::Slot(slot), start, bytes, size.0, &mut self.faults);
+    }
+
+    /// Whether as many bytes are copied as the slot is for.
+    fn check_size(&mut self, at: usize, slot: SlotId, value: ValueId) {
+        let of = self.schedule.slots.get(slot).and_then(|slot| self.graph.values.get(slot.of));
+        if of.is_some_and(|of| of.ty.bytes() != self.graph.values[value].ty.bytes()) {
+            self.faults.push(LayoutFault::OtherSize { at, slot, value });
+        }
+    }
+
+    fn copy_out(&mut self, at: usize, value: ValueId, slot: SlotId) {
+        self.report_handed_over();
+        if !self.live.contains(&value) {
+            self.faults.push(LayoutFault::CopiesDead { at, value });
+            return;
+        }
+        self.check_size(at, slot, value);
+        self.fill(Some(at), slot, self.state_in.get(&value).copied());
+    }
+
+    fn copy_in(&mut self, at: usize, slot: SlotId, value: ValueId) {
+        self.report_handed_over();
+        if self.graph.values.get(value).is_none() {
+            self.faults.push(LayoutFault::NoSuchValue { at: Some(at), value });
+            return;
+        }
+        let Some(&state) = self.slots.get(&slot) else {
+            self.faults.push(LayoutFault::SlotEmpty { at, slot });
+            return;
+        };
+        self.check_size(at, slot, value);
+        if self.live.contains(&value) {
+            self.faults.push(LayoutFault::CopiedAgain { at, value });
+            return;
+        }
+        self.make(value);
+        self.state_in.extend(state.map(|state| (value, state)));
+        self.most_used = self.most_used.max(Some(self.addresses.used));
+    }
+
+    fn discard(&mut self, at: usize, slot: SlotId) {
+        if self.slots.remove(&slot).is_none() {
+            self.faults.push(LayoutFault::SlotEmpty { at, slot });
+            return;
+        }
+        let store = self.schedule.slots.get(slot).map(|slot| slot.store.index());
+        if let Some(addresses) = store.and_then(|store| self.stores.get_mut(store)) {
+            addresses.release(Occupant::Slot(slot));
         }
     }
 
@@ -287,7 +389,21 @@ impl Walk<'_> {
         let now: HashMap<ValueId, ValueId> =
             self.state_in.iter().map(|(&value, &state)| (state, value)).collect();
         let is_state = |v: &ValueId| self.graph.values.get(*v).is_some_and(|value| value.kind.is_state());
-        for state in self.graph.sources.iter().map(|source| source.value).filter(is_state) {
+        for carried in &self.schedule.carried {
+            let (state, from, to) = (carried.source, carried.begin, carried.end);
+            let place = |slot: SlotId| {
+                let store = self.schedule.slots.get(slot).map(|slot| slot.store);
+                (store, self.layout.slots.get(slot))
+            };
+            if self.slots.get(&to) != Some(&Some(state)) {
+                self.faults.push(LayoutFault::StateLost { state });
+            } else if place(from) != place(to) {
+                self.faults.push(LayoutFault::StateMovedInStore { state, from, to });
+            }
+        }
+        let is_carried = |v: &ValueId| self.schedule.carried.iter().any(|carried| carried.source == *v);
+        let states = self.graph.sources.iter().map(|source| source.value).filter(is_state);
+        for state in states.filter(|state| !is_carried(state)) {
             let Some(&value) = now.get(&state).filter(|value| self.live.contains(value)) else {
                 self.faults.push(LayoutFault::StateLost { state });
                 continue;
@@ -306,6 +422,12 @@ impl Walk<'_> {
         let (arena, highest) = (self.layout.arena.0, self.addresses.highest);
         if self.faults.is_empty() && arena != highest {
             self.faults.push(LayoutFault::ArenaTooLarge { arena, highest });
+        }
+        for (store, (addresses, size)) in self.stores.iter().zip(&self.layout.stores).enumerate() {
+            if self.faults.is_empty() && addresses.highest != size.0 {
+                let highest = addresses.highest;
+                self.faults.push(LayoutFault::StoreTooLarge { store, size: size.0, highest });
+            }
         }
         self.faults
     }

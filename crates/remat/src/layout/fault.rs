@@ -1,7 +1,7 @@
 //! What can be wrong with a layout: faults that name ids and addresses, and the sentence for each.
 
 use crate::graph::{Names, Tell, tells};
-use crate::ids::{NodeId, ValueId};
+use crate::ids::{NodeId, SlotId, ValueId};
 use std::fmt;
 
 /// What lies somewhere.
@@ -11,6 +11,8 @@ pub enum Occupant {
     Value(ValueId),
     /// The scratch memory of a node.
     Workspace(NodeId),
+    /// A slot of a store.
+    Slot(SlotId),
 }
 
 /// A table of a layout.
@@ -22,6 +24,13 @@ pub enum Table {
     Workspace,
     /// `shared`
     Shared,
+    /// `slots`
+    Slots,
+}
+
+/// The beginning of a sentence about a step, or about what is there before all steps.
+fn when(at: Option<usize>) -> String {
+    at.map_or_else(String::new, |at| format!("step {at}: "))
 }
 
 /// One way in which a layout is wrong. `at` is the number of the step.
@@ -52,6 +61,15 @@ pub enum LayoutFault {
     Displaced { value: ValueId, expected: u64, found: u64 },
     WrongUse { claimed: u64, measured: u64 },
     ArenaTooLarge { arena: u64, highest: u64 },
+    NoSuchSlot { at: Option<usize>, slot: SlotId },
+    NoSuchStore { slot: SlotId },
+    CopiesDead { at: usize, value: ValueId },
+    CopiedAgain { at: usize, value: ValueId },
+    SlotTaken { at: Option<usize>, slot: SlotId },
+    SlotEmpty { at: usize, slot: SlotId },
+    OtherSize { at: usize, slot: SlotId, value: ValueId },
+    StateMovedInStore { state: ValueId, from: SlotId, to: SlotId },
+    StoreTooLarge { store: usize, size: u64, highest: u64 },
 }
 
 tells!(LayoutFault);
@@ -63,13 +81,16 @@ impl Tell for LayoutFault {
         let occupant_name = |occupant| match occupant {
             Occupant::Value(value) => value_name(value).to_string(),
             Occupant::Workspace(node) => format!("the workspace of {}", node_name(node)),
+            Occupant::Slot(slot) => format!("slot {slot}"),
         };
+        let whole = |occupant| if matches!(occupant, Occupant::Slot(_)) { "store" } else { "arena" };
         match *self {
             Fault::ShortTable { table, found, expected } => {
                 let table = match table {
                     Table::Offset => "offset",
                     Table::Workspace => "workspace",
                     Table::Shared => "shared",
+                    Table::Slots => "slots",
                 };
                 write!(f, "the table `{table}` has {found} entries instead of {expected}")
             }
@@ -84,10 +105,10 @@ impl Tell for LayoutFault {
                 write!(f, "{} at {start} is not aligned", occupant_name(occupant))
             }
             Fault::Outside { occupant, start, bytes, arena } => {
-                let occupant = occupant_name(occupant);
+                let (occupant, whole) = (occupant_name(occupant), whole(occupant));
                 write!(
                     f,
-                    "{occupant} at {start} with {bytes} bytes ends outside of the arena of {arena} bytes"
+                    "{occupant} at {start} with {bytes} bytes ends outside of the {whole} of {arena} bytes"
                 )
             }
             Fault::Overlap { occupant, range, other, other_range } => {
@@ -150,6 +171,29 @@ impl Tell for LayoutFault {
             }
             Fault::ArenaTooLarge { arena, highest } => {
                 write!(f, "the arena has {arena} bytes, but nothing lies above {highest}")
+            }
+            Fault::NoSuchSlot { at, slot } => write!(f, "{}there is no slot {slot}", when(at)),
+            Fault::NoSuchStore { slot } => write!(f, "slot {slot} is in a store that does not exist"),
+            Fault::CopiesDead { at, value } => {
+                write!(f, "step {at}: {} is copied, but holds no storage now", value_name(value))
+            }
+            Fault::CopiedAgain { at, value } => {
+                write!(f, "step {at}: {} is copied into, but is live already", value_name(value))
+            }
+            Fault::SlotTaken { at, slot } => write!(f, "{}slot {slot} holds something already", when(at)),
+            Fault::SlotEmpty { at, slot } => write!(f, "step {at}: slot {slot} holds nothing now"),
+            Fault::OtherSize { at, slot, value } => {
+                write!(f, "step {at}: slot {slot} and {} differ in bytes", value_name(value))
+            }
+            Fault::StateMovedInStore { state, from, to } => {
+                let state = value_name(state);
+                write!(
+                    f,
+                    "the state {state} begins the step in slot {from} and ends it elsewhere, in slot {to}"
+                )
+            }
+            Fault::StoreTooLarge { store, size, highest } => {
+                write!(f, "store {store} has {size} bytes, but nothing lies above {highest}")
             }
         }
     }

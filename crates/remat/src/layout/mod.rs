@@ -5,12 +5,18 @@
 //! bytes from the run that makes its first value to the run after which its last is freed. State occupies the same
 //! place from the beginning of the step to its end, so the next step finds it where this one left it.
 //!
+//! Memory is counted at *moments*: at every run and at every copy from a store. A buffer that is copied to or from a store
+//! and is not small begins on a page, for direct I/O. Slots of stores are packed in the same way ([`slots`]); state that
+//! rests in a store has one place there for good, and state that only leaves memory for a while returns to where it was.
+//!
 //! [`pack`] decides the offsets; [`check`](fn@check) verifies the result by walking the schedule over addresses, sharing no code
 //! with this file or with [`pack`].
 
 mod check;
 mod fault;
+mod lives;
 mod pack;
+mod slots;
 
 pub use check::check;
 pub use fault::{LayoutFault, Occupant, Table};
@@ -18,8 +24,9 @@ pub use pack::{Block, lower_bound, pack, pack_around};
 
 use crate::error::{Error, Result};
 use crate::graph::Storage;
-use crate::ids::{IdVec, NodeId, ValueId};
+use crate::ids::{IdVec, NodeId, SlotId, ValueId};
 use crate::rewrite::{Schedule, Step};
+use lives::Lives;
 use remat_plan::Bytes;
 use std::collections::HashSet;
 
@@ -36,6 +43,10 @@ pub struct Layout {
     pub workspace: IdVec<NodeId, Option<u64>>,
     /// For every node: pairs (input, output) where the output lies on the input's storage.
     pub shared: IdVec<NodeId, Vec<(usize, usize)>>,
+    /// Offset of every slot in its store.
+    pub slots: IdVec<SlotId, u64>,
+    /// Size of every store.
+    pub stores: Vec<Bytes>,
 }
 
 /// Lays out a schedule. `enough` is the arena size below which nobody asks for a better packing. The result has
@@ -44,13 +55,15 @@ pub fn assign(schedule: &Schedule, enough: Bytes) -> Result<Layout> {
     place(schedule, &[], |lives| pack(&lives.blocks, enough.0))
 }
 
-/// Lays out a schedule around sources that already have a place. `enough` is the arena size below which nobody asks for
+/// Lays out a schedule around sources that already have a place, in memory or in their store. `enough` is the arena size below which nobody asks for
 /// a better packing. The result has passed [`check`](fn@check).
 pub fn assign_around(schedule: &Schedule, placed: &[(ValueId, u64)], enough: Bytes) -> Result<Layout> {
     place(schedule, placed, |lives| {
         let mut fixed = vec![None; lives.blocks.len()];
         for &(source, offset) in placed {
-            fixed[lives.block_of[source].expect("a source lies in a block")] = Some(offset);
+            if let Some(block) = lives.block_of[source] {
+                fixed[block] = Some(offset);
+            }
         }
         pack_around(&lives.blocks, &fixed, enough.0)
     })
@@ -69,12 +82,15 @@ fn place(
     let end = |(block, &offset): (&Block, &u64)| offset + block.bytes;
     let arena = Bytes(lives.blocks.iter().zip(&offsets).map(end).max().unwrap_or(0));
     let value_offset = |v: ValueId| lives.block_of[storage.root[v]].map(|block| offsets[block]);
+    let (slots, stores) = slots::place(schedule, placed);
     let layout = Layout {
         arena,
-        used: Bytes(lower_bound(&lives.blocks)),
+        used: Bytes(lives.most_used()),
         offset: graph.values.ids().map(value_offset).collect(),
         workspace: lives.workspace_of.iter().map(|block| block.map(|b| offsets[b])).collect(),
         shared,
+        slots,
+        stores,
     };
     let faults = check(schedule, &layout, placed);
     if faults.is_empty() {
@@ -98,6 +114,11 @@ fn sharing(schedule: &Schedule, storage: &Storage) -> IdVec<NodeId, Vec<(usize, 
                 n_copies[original(v)] = n_copies[original(v)].saturating_sub(1);
                 continue;
             }
+            Step::In(_, v) => {
+                n_copies[original(v)] += 1;
+                continue;
+            }
+            Step::Out(..) | Step::Discard(_) => continue,
             Step::Run(id) => id,
         };
         let node = &graph.nodes[id];
@@ -108,7 +129,7 @@ fn sharing(schedule: &Schedule, storage: &Storage) -> IdVec<NodeId, Vec<(usize, 
             .iter()
             .map_while(|s| match *s {
                 Step::Free(v) => Some(v),
-                Step::Run(_) => None,
+                _ => None,
             })
             .collect();
         let mut pairs = node.op.def().consumes(&graph.input_types(node));
@@ -117,6 +138,10 @@ fn sharing(schedule: &Schedule, storage: &Storage) -> IdVec<NodeId, Vec<(usize, 
         for (i, o) in graph.shareable(node) {
             let root = storage.root[node.inputs[i]];
             let is_taken = used_inputs.contains(&root) || pairs.iter().any(|pair| pair.1 == o);
+            // State that left for a store returns to where it was, so nothing else may stay there.
+            if graph.values[root].kind.is_state() {
+                continue;
+            }
             if !is_taken && freed.contains(&root) && n_copies[original(node.outputs[o])] == 0 {
                 used_inputs.insert(root);
                 pairs.push((i, o));
@@ -128,65 +153,4 @@ fn sharing(schedule: &Schedule, storage: &Storage) -> IdVec<NodeId, Vec<(usize, 
         }
     }
     shared
-}
-
-/// The blocks of a schedule and which value lies in which.
-struct Lives {
-    blocks: Vec<Block>,
-    block_of: IdVec<ValueId, Option<usize>>,
-    workspace_of: IdVec<NodeId, Option<usize>>,
-}
-
-impl Lives {
-    fn compute(schedule: &Schedule, storage: &Storage, shared: &IdVec<NodeId, Vec<(usize, usize)>>) -> Lives {
-        let graph = &schedule.graph;
-        let mut blocks: Vec<Block> = Vec::new();
-        let mut block_of = IdVec::filled(graph.values.len(), None);
-        let mut workspace_of = IdVec::filled(graph.nodes.len(), None);
-        let mut live = IdVec::<ValueId, bool>::filled(graph.values.len(), false);
-        let bytes = |v: ValueId| graph.values[v].ty.buffer_bytes().0;
-        for source in &graph.sources {
-            block_of[source.value] = Some(blocks.len());
-            live[source.value] = true;
-            blocks.push(Block { start: 0, end: u32::MAX, bytes: bytes(source.value) });
-        }
-        // Time counts the runs that are not views; sources are there from the first.
-        let mut time = 0u32;
-        for step in &schedule.steps {
-            match *step {
-                Step::Free(v) => {
-                    // Storage that an output took over lives on in that output.
-                    if std::mem::replace(&mut live[v], false) {
-                        let block = block_of[v].expect("a live value lies in a block");
-                        blocks[block].end = time.saturating_sub(1);
-                    }
-                }
-                Step::Run(id) if graph.nodes[id].op.def().is_view() => {}
-                Step::Run(id) => {
-                    let node = &graph.nodes[id];
-                    for &(i, o) in &shared[id] {
-                        let root = storage.root[node.inputs[i]];
-                        live[root] = false;
-                        block_of[node.outputs[o]] = block_of[root];
-                    }
-                    for &v in &node.outputs {
-                        live[v] = true;
-                        if block_of[v].is_none() {
-                            block_of[v] = Some(blocks.len());
-                            blocks.push(Block { start: time, end: u32::MAX, bytes: bytes(v) });
-                        }
-                    }
-                    let workspace = schedule.workspace_bytes(id).0;
-                    if workspace > 0 {
-                        workspace_of[id] = Some(blocks.len());
-                        blocks.push(Block { start: time, end: time, bytes: workspace });
-                    }
-                    time += 1;
-                }
-            }
-        }
-        let last = time.saturating_sub(1);
-        blocks.iter_mut().for_each(|b| b.end = b.end.min(last));
-        Lives { blocks, block_of, workspace_of }
-    }
 }

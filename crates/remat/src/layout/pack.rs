@@ -15,20 +15,31 @@
 //! memory optimization for deep neural networks", 2018), which took the longest life first; that blocks in the way gain
 //! weight is squeaky-wheel optimization (Joslin and Clements, 1999).
 
-/// Bytes that are needed from run `start` to run `end`, both included.
+/// Bytes that are needed from moment `start` to moment `end`, both included.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Block {
-    /// First run.
+    /// First moment.
     pub start: u32,
-    /// Last run.
+    /// Last moment.
     pub end: u32,
     /// Size.
     pub bytes: u64,
+    /// Its offset is a multiple of this.
+    pub align: u64,
+    /// First and last moment of a time in between during which it is not there. Afterwards it has the same offset again.
+    pub gap: Option<(u32, u32)>,
 }
 
 impl Block {
+    /// A block without a gap that may lie anywhere.
+    pub fn new(start: u32, end: u32, bytes: u64) -> Block {
+        Block { start, end, bytes, align: 1, gap: None }
+    }
+
     fn overlaps(&self, other: &Block) -> bool {
-        self.start <= other.end && other.start <= self.end
+        let (start, end) = (self.start.max(other.start), self.end.min(other.end));
+        let is_away = |gap: Option<(u32, u32)>| gap.is_some_and(|(from, to)| from <= start && end <= to);
+        start <= end && !is_away(self.gap) && !is_away(other.gap)
     }
 }
 
@@ -38,6 +49,9 @@ pub fn lower_bound(blocks: &[Block]) -> u64 {
     for block in blocks {
         events.push((block.start, true, block.bytes));
         events.push((block.end + 1, false, block.bytes));
+        if let Some((from, to)) = block.gap {
+            events.extend([(from, false, block.bytes), (to + 1, true, block.bytes)]);
+        }
     }
     // At equal times what ends comes before what starts: `false < true`.
     events.sort_unstable();
@@ -72,14 +86,17 @@ const WORSE_ACCEPTED: usize = 20;
 pub fn pack(blocks: &[Block], enough: u64) -> Vec<u64> {
     let bound = lower_bound(blocks).max(enough);
     let last = blocks.iter().map(|b| b.end).max().unwrap_or(0);
-    let (lasting, passing): (Vec<usize>, Vec<usize>) =
-        (0..blocks.len()).partition(|&i| blocks[i].start == 0 && blocks[i].end == last);
+    let lasts = |block: &Block| block.start == 0 && block.end == last && block.gap.is_none();
+    let (lasting, passing): (Vec<usize>, Vec<usize>) = (0..blocks.len()).partition(|&i| lasts(&blocks[i]));
     let mut offsets = vec![0u64; blocks.len()];
-    let mut floor = 0;
+    let mut floor: u64 = 0;
     for &i in &lasting {
-        offsets[i] = floor;
-        floor += blocks[i].bytes;
+        offsets[i] = floor.next_multiple_of(blocks[i].align);
+        floor = offsets[i] + blocks[i].bytes;
     }
+    // What lies above counts its offsets from here.
+    let align = passing.iter().map(|&i| blocks[i].align).max().unwrap_or(1);
+    floor = floor.next_multiple_of(align);
     let moving: Vec<Block> = passing.iter().map(|&i| blocks[i]).collect();
     let packed = Search::new(&moving, &vec![None; moving.len()], bound.saturating_sub(floor)).run();
     for (&i, offset) in passing.iter().zip(packed) {
@@ -271,7 +288,7 @@ impl<'a> Search<'a> {
                     break;
                 }
                 if other.overlaps(block) {
-                    offset = offset.max(other_offset + other.bytes);
+                    offset = offset.max((other_offset + other.bytes).next_multiple_of(block.align));
                 }
             }
             self.work += placed.len() as u64;

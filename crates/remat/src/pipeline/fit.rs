@@ -4,6 +4,7 @@
 //! its budget may come out too large. Then the planner is asked for as much less, a few times. One loop serves training,
 //! in an arena of its own, and evaluation, which lies around the state of training.
 
+use super::loads::Loads;
 use super::{Fit, Program, Refusal};
 use crate::error::{Error, Result};
 use crate::graph::Graph;
@@ -12,6 +13,7 @@ use crate::layout;
 use crate::problem::PlanningProblem;
 use crate::rewrite;
 use crate::step::Roles;
+use crate::store::Setup;
 use remat_plan::{Bytes, Floor, Outcome, Plan, Problem, ProblemError, Request, memory_floor, solve};
 use std::collections::HashSet;
 use std::time::Instant;
@@ -31,6 +33,10 @@ pub(crate) struct Target<'a> {
     pub(crate) roles: &'a Roles,
     /// What the planners see of it.
     pub(crate) problem: &'a PlanningProblem,
+    /// The stores of the problem.
+    pub(crate) stores: &'a [Setup],
+    /// Where state rests in a store for good, how it is loaded.
+    pub(crate) loads: Option<&'a Loads>,
 }
 
 /// Where buffers may lie.
@@ -43,6 +49,13 @@ pub(crate) enum Place<'a> {
 }
 
 impl Target<'_> {
+    fn solve(&self, planner: &str, request: &Request) -> Result<Outcome> {
+        match self.loads {
+            None => Ok(solve(&self.problem.problem, planner, request)?),
+            Some(loads) => loads.carry_back(solve(&loads.problem, planner, request)?, &self.problem.problem),
+        }
+    }
+
     /// The program that recomputes nothing, in an arena that need not be smaller than `enough`.
     pub(crate) fn keep_all(&self, enough: Bytes) -> Result<Program> {
         let outcome = solve(&self.problem.problem, "save-all", &Request::new(Bytes(u64::MAX)))?;
@@ -80,7 +93,7 @@ impl Target<'_> {
                 format!("the plan's peak is {} bytes, its buffers need {}", plan.peak_bytes.0, layout.used.0);
             return Err(Error::Bug { stage: "layout", faults: vec![fault] });
         }
-        Ok(Program::of_checked(self.roles.clone(), plan.clone(), schedule, layout))
+        Ok(Program::of_checked(self.roles.clone(), plan.clone(), schedule, layout, self.stores))
     }
 }
 
@@ -100,7 +113,7 @@ pub(crate) fn fit(
     let begin = Instant::now();
     for index in 0..SHARES.len() {
         let is_scout = index == 0;
-        match solve(&target.problem.problem, planner, &attempt(request, asked, index, begin))? {
+        match target.solve(planner, &attempt(request, asked, index, begin))? {
             Outcome::Optimal(plan) | Outcome::Feasible(plan, _) => {
                 let program = target.carry_out(&plan, budget, place)?;
                 let peak = program.peak();

@@ -6,11 +6,12 @@
 mod checkpoint;
 mod fit;
 mod forward;
+mod loads;
 mod program;
 
 pub use checkpoint::checkpoint;
 pub(crate) use fit::{Place, Target, fit};
-pub(crate) use forward::compile_forward;
+pub(crate) use forward::{Resting, compile_forward};
 pub use program::Program;
 
 use crate::error::{Error, Result};
@@ -18,8 +19,9 @@ use crate::fuse;
 use crate::graph::Graph;
 use crate::ids::{IdVec, NodeId};
 use crate::problem::{self, PlanningProblem};
-use crate::profile::{self, Machine};
+use crate::profile::{self, Machine, StoreSpeed};
 use crate::step::{Optimizer, TrainingStep, training_step};
+use crate::store::Setup;
 use remat_plan::{Bytes, Floor, Plan, Request, Why, memory_floor};
 
 /// Where the planner's costs come from.
@@ -42,6 +44,8 @@ pub struct Prepared {
     pub seconds: IdVec<NodeId, f64>,
     /// What the planners see.
     pub problem: PlanningProblem,
+    /// The stores that plans may use: those of the problem.
+    pub stores: Vec<Setup>,
     /// The step without recomputation.
     pub keep_all: Program,
     /// No plan needs less than this.
@@ -91,7 +95,8 @@ impl Refusal {
         }
         format!(
             "parameters, their gradients and the optimizer's state alone need {floor_of_any_batch}, and neither \
-             recomputation nor a smaller batch changes that; {larger}, or use a smaller model or an optimizer with less state"
+             recomputation nor a smaller batch changes that; {larger}, give a store that they can rest in, or use a smaller \
+             model or an optimizer with less state"
         )
     }
 }
@@ -169,8 +174,10 @@ pub fn prepare_step(
     };
     let problem = problem::problem(&step.graph, &seconds)?;
     let floor = memory_floor(&problem.problem);
-    let keep_all = Target { graph: &step.graph, roles: &step.roles, problem: &problem }.keep_all(Bytes(0))?;
-    Ok(Prepared { step, before_fusion: None, seconds, problem, keep_all, floor })
+    let target =
+        Target { graph: &step.graph, roles: &step.roles, problem: &problem, stores: &[], loads: None };
+    let keep_all = target.keep_all(Bytes(0))?;
+    Ok(Prepared { step, before_fusion: None, seconds, problem, stores: Vec::new(), keep_all, floor })
 }
 
 /// Plans for `request.budget`, carries the plan out and lays it out. What is returned fits, to the byte; where nothing
@@ -199,11 +206,25 @@ impl Prepared {
         // Nothing is chosen, so costs do not matter, and any packing will do.
         let seconds = IdVec::filled(graph.nodes.len(), 1.0);
         let problem = &problem::problem(graph, &seconds)?;
-        Target { graph, roles, problem }.keep_all(Bytes(u64::MAX))
+        Target { graph, roles, problem, stores: &[], loads: None }.keep_all(Bytes(u64::MAX))
+    }
+
+    /// The same step with stores that plans may use, each with its speeds.
+    pub fn with_stores(self, stores: &[(Setup, StoreSpeed)]) -> Result<Prepared> {
+        let problem = problem::with_stores(&self.step.graph, &self.seconds, stores)?;
+        let floor = memory_floor(&problem.problem);
+        let stores = stores.iter().map(|(setup, _)| setup.clone()).collect();
+        Ok(Prepared { problem, floor, stores, ..self })
     }
 
     /// What can be planned for any budget.
     fn target(&self) -> Target<'_> {
-        Target { graph: &self.step.graph, roles: &self.step.roles, problem: &self.problem }
+        Target {
+            graph: &self.step.graph,
+            roles: &self.step.roles,
+            problem: &self.problem,
+            stores: &self.stores,
+            loads: None,
+        }
     }
 }

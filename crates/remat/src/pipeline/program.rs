@@ -4,6 +4,7 @@ use crate::ids::ValueId;
 use crate::layout::Layout;
 use crate::rewrite::Schedule;
 use crate::step::Roles;
+use crate::store::{Kind, Setup};
 use remat_plan::{Bytes, Plan};
 
 /// A step that fits: what to run, where everything lies, and what its values are for.
@@ -22,12 +23,44 @@ pub struct Program {
     plan: Plan,
     schedule: Schedule,
     layout: Layout,
+    stores: Vec<Setup>,
 }
 
 impl Program {
-    /// Puts together what was checked: `plan` carried out is `schedule`, which `layout` lays out.
-    pub(super) fn of_checked(roles: Roles, plan: Plan, schedule: Schedule, layout: Layout) -> Program {
-        Program { roles, plan, schedule, layout }
+    /// Puts together what was checked: `plan` carried out is `schedule`, which `layout` lays out. It uses the first of
+    /// `stores`, as many as the layout has.
+    pub(super) fn of_checked(
+        roles: Roles,
+        plan: Plan,
+        schedule: Schedule,
+        layout: Layout,
+        stores: &[Setup],
+    ) -> Program {
+        let stores = stores[..layout.stores.len()].to_vec();
+        Program { roles, plan, schedule, layout, stores }
+    }
+
+    /// The stores that it uses; their sizes are in the layout.
+    pub fn stores(&self) -> &[Setup] {
+        &self.stores
+    }
+
+    /// Memory of the host that its stores take, beside the peak.
+    pub fn host_bytes(&self) -> Bytes {
+        let sizes = self.stores.iter().zip(&self.layout.stores);
+        sizes.filter(|(setup, _)| setup.kind == Kind::Host).map(|(_, &size)| size).sum()
+    }
+
+    /// The same program with other stores of the same number, for tests.
+    pub fn with_stores(mut self, setup: &Setup) -> Program {
+        self.stores.fill(setup.clone());
+        self
+    }
+
+    /// Store and offset of a source that rests there between steps.
+    pub(crate) fn stored(&self, value: ValueId) -> impl Iterator<Item = (usize, u64)> {
+        let carried = self.schedule.carried.iter().filter(move |carried| carried.source == value);
+        carried.map(|c| (self.schedule.slots[c.begin].store.index(), self.layout.slots[c.begin]))
     }
 
     /// What the values are for.
@@ -57,6 +90,7 @@ impl Program {
 
     /// Offset and size of a source or output in the arena. An output may have been recomputed: then its last copy counts.
     pub(crate) fn range(&self, value: ValueId) -> (u64, u64) {
+        debug_assert!(!self.schedule.is_stored(value), "a source in a store has no place in memory");
         let graph = &self.schedule.graph;
         let is_copy = |&&v: &&ValueId| self.schedule.original(v) == value;
         let value = graph.outputs.iter().find(is_copy).copied().unwrap_or(value);

@@ -9,7 +9,9 @@ use super::{Machine, Speed, calibrate};
 use crate::error::Result;
 use crate::files;
 use etcetera::BaseStrategy as _;
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::hash::{DefaultHasher, Hash, Hasher as _};
 use std::path::{Path, PathBuf};
 
 /// Changes when the meaning of the file does.
@@ -42,10 +44,7 @@ impl Machine {
         progress: impl FnMut(usize, usize) + Send,
     ) -> Result<(Machine, Origin)> {
         let machine = Machine::measure(n_threads, progress)?;
-        let origin = match folder() {
-            Some(folder) => keep(&machine, &folder),
-            None => Origin::NotKept("there is no cache folder; set XDG_CACHE_HOME or HOME".to_owned()),
-        };
+        let origin = keep_as(&file_name(n_threads), &machine);
         Ok((machine, origin))
     }
 
@@ -68,17 +67,44 @@ fn folder() -> Option<PathBuf> {
 
 /// What an earlier run kept, and where, unless it is damaged.
 fn kept(folder: &Path, n_threads: usize) -> Option<(Machine, PathBuf)> {
-    let path = folder.join(file_name(n_threads));
-    let machine: Machine = serde_json::from_slice(&std::fs::read(&path).ok()?).ok()?;
-    (machine.n_threads == n_threads && machine.is_sane()).then_some((machine, path))
+    let is_sane = |machine: &Machine| machine.n_threads == n_threads && machine.is_sane();
+    kept_in(folder, &file_name(n_threads), is_sane)
 }
 
-fn file_name(n_threads: usize) -> String {
+fn kept_in<T: DeserializeOwned>(
+    folder: &Path,
+    name: &str,
+    is_sane: impl Fn(&T) -> bool,
+) -> Option<(T, PathBuf)> {
+    let path = folder.join(name);
+    let kept: T = serde_json::from_slice(&std::fs::read(&path).ok()?).ok()?;
+    is_sane(&kept).then_some((kept, path))
+}
+
+/// What an earlier run kept under a name, and where, unless it is damaged.
+pub(super) fn kept_as<T: DeserializeOwned>(name: &str, is_sane: impl Fn(&T) -> bool) -> Option<(T, PathBuf)> {
+    kept_in(&folder()?, name, is_sane)
+}
+
+/// Keeps something under a name.
+pub(super) fn keep_as<T: Serialize>(name: &str, what: &T) -> Origin {
+    match folder() {
+        Some(folder) => keep_in(&folder, name, what),
+        None => Origin::NotKept("there is no cache folder; set XDG_CACHE_HOME or HOME".to_owned()),
+    }
+}
+
+/// The name of a file with speeds that depend on this machine, this program and something else.
+pub(super) fn name_of(what: &str, n_threads: usize, beside: &impl Hash) -> String {
     let mut hasher = DefaultHasher::new();
     (processor(), std::thread::available_parallelism().ok(), env!("CARGO_PKG_VERSION")).hash(&mut hasher);
     (cfg!(debug_assertions), remat_kernels::isa::current().name()).hash(&mut hasher);
-    calibrate::ops().hash(&mut hasher);
-    format!("machine-{FORM}-{n_threads}-{:016x}.json", hasher.finish())
+    beside.hash(&mut hasher);
+    format!("{what}-{FORM}-{n_threads}-{:016x}.json", hasher.finish())
+}
+
+fn file_name(n_threads: usize) -> String {
+    name_of("machine", n_threads, &calibrate::ops())
 }
 
 /// What the operating system calls the processor.
@@ -91,11 +117,11 @@ fn processor() -> String {
     lines.join("\n") + std::env::consts::ARCH
 }
 
-fn keep(machine: &Machine, folder: &Path) -> Origin {
-    let path = folder.join(file_name(machine.n_threads));
+fn keep_in<T: Serialize>(folder: &Path, name: &str, what: &T) -> Origin {
+    let path = folder.join(name);
     let write = || -> std::io::Result<()> {
         files::create_folder(folder)?;
-        files::replace_bytes(&path, serde_json::to_vec_pretty(machine)?)
+        files::replace_bytes(&path, serde_json::to_vec_pretty(what)?)
     };
     match write() {
         Ok(()) => Origin::Measured(path),
@@ -106,6 +132,10 @@ fn keep(machine: &Machine, folder: &Path) -> Origin {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn keep(machine: &Machine, folder: &Path) -> Origin {
+        keep_in(folder, &file_name(machine.n_threads), machine)
+    }
 
     #[test]
     fn speeds_are_kept_and_a_damaged_file_is_measured_again() {

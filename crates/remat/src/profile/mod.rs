@@ -5,8 +5,10 @@ mod cache;
 mod calibrate;
 mod machine;
 mod measured;
+mod store;
 
 pub use analytic::analytic;
 pub use cache::Origin;
 pub use machine::{Machine, Speed};
 pub use measured::{Measured, Sample, measure};
+pub use store::{StoreSpeed, Way};

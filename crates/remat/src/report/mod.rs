@@ -5,6 +5,7 @@
 //! made of these rows by the command line.
 
 mod activations;
+mod copies;
 mod decisions;
 mod documents;
 mod export;
@@ -15,6 +16,7 @@ pub mod palette;
 mod timeline;
 
 pub use activations::{ActivationRow, activations};
+pub use copies::{CopyRow, copied_bytes, copies};
 pub use decisions::{Decision, DecisionRow, decisions};
 pub use documents::{Decisions, Timelines, documents};
 pub use export::{chrome_trace, memory_snapshot};

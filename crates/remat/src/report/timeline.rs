@@ -142,7 +142,7 @@ impl<'a> Walk<'a> {
 
     fn finish(mut self, seconds: impl Fn(NodeId) -> f64) -> Timeline {
         let graph = &self.schedule.graph;
-        for source in &graph.sources {
+        for source in graph.sources.iter().filter(|source| !self.schedule.is_stored(source.value)) {
             self.begin(source.value);
         }
         for &step in &self.schedule.steps {
@@ -150,8 +150,15 @@ impl<'a> Walk<'a> {
                 Step::Free(v) => {
                     if let Some(life) = self.open[v].take() {
                         self.lives[life].end = self.order.len().saturating_sub(1);
+                        // What came from a store and left before anything ran was there during no run.
+                        if self.lives[life].end < self.lives[life].start {
+                            self.lives[life].bytes = Bytes(0);
+                            self.lives[life].end = self.lives[life].start;
+                        }
                     }
                 }
+                Step::In(_, v) => self.begin(v),
+                Step::Out(..) | Step::Discard(_) => {}
                 Step::Run(id) if graph.nodes[id].op.def().is_view() => {}
                 Step::Run(id) => self.run(id),
             }

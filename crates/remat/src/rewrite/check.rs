@@ -6,10 +6,13 @@
 //! since ops are functions of their inputs, their attributes and the step's key. What remains: inputs are live when
 //! read, every node ran, updates ran once, and what must survive the step does; and since kernels write every output,
 //! read or not, every clone has all outputs of its origin with their types.
+//!
+//! Copies to and from stores move bits without changing them: a slot stands for what was copied there, and a value that
+//! comes from it stands for the same. A slot is written once, and no slot keeps what a node overwrites.
 
 use super::{Schedule, ScheduleFault, Step};
 use crate::graph::{Graph, Node};
-use crate::ids::{Id, NodeId, ValueId};
+use crate::ids::{Id, NodeId, SlotId, ValueId};
 use crate::op::Effect;
 use std::collections::{HashMap, HashSet};
 
@@ -51,9 +54,13 @@ impl Live {
 pub fn check(original: &Graph, schedule: &Schedule) -> Vec<ScheduleFault> {
     let mut walk = Walk {
         original,
+        schedule,
         graph: &schedule.graph,
         faults: Vec::new(),
         live: Live::default(),
+        stored: HashMap::new(),
+        written: HashSet::new(),
+        copied: HashSet::new(),
         has_run: vec![false; schedule.graph.nodes.len()],
         n_runs: vec![0; original.nodes.len()],
     };
@@ -66,6 +73,13 @@ pub fn check(original: &Graph, schedule: &Schedule) -> Vec<ScheduleFault> {
                     walk.faults.push(ScheduleFault::FreesNothing { at, value });
                 }
             }
+            Step::Out(value, slot) => walk.copy_out(at, value, slot),
+            Step::In(slot, value) => walk.copy_in(at, slot, value),
+            Step::Discard(slot) => {
+                if walk.stored.remove(&slot).is_none() {
+                    walk.faults.push(ScheduleFault::SlotEmpty { at, slot });
+                }
+            }
         }
     }
     walk.check_counts();
@@ -76,9 +90,16 @@ pub fn check(original: &Graph, schedule: &Schedule) -> Vec<ScheduleFault> {
 /// What has happened so far.
 struct Walk<'a> {
     original: &'a Graph,
+    schedule: &'a Schedule,
     graph: &'a Graph,
     faults: Vec<ScheduleFault>,
     live: Live,
+    /// For each slot that holds something: the original it stands for.
+    stored: HashMap<SlotId, ValueId>,
+    /// Slots that were written, discarded or not.
+    written: HashSet<SlotId>,
+    /// Values that copies have made.
+    copied: HashSet<ValueId>,
     /// By node of the schedule.
     has_run: Vec<bool>,
     /// By node of the original graph.
@@ -95,6 +116,62 @@ impl Walk<'_> {
         }
         for source in &original.sources {
             self.live.insert(source.value, source.value, source.value);
+        }
+        for carried in &self.schedule.carried {
+            let (source, slot) = (carried.source, carried.begin);
+            let is_state =
+                original.sources.iter().any(|s| s.value == source) && original.values[source].kind.is_state();
+            if !is_state {
+                self.faults.push(ScheduleFault::CarriesNoState { value: source });
+            }
+            self.live.remove_storage(source);
+            self.write(None, slot, source);
+        }
+    }
+
+    /// A slot gets what stands for an original value.
+    fn write(&mut self, at: Option<usize>, slot: SlotId, stands_for: ValueId) {
+        match self.schedule.slots.get(slot) {
+            None => self.faults.push(ScheduleFault::NoSuchSlot { at, slot }),
+            Some(known) if known.of != stands_for => {
+                self.faults.push(ScheduleFault::SlotOfOther { at, slot, of: known.of, stands_for });
+            }
+            Some(_) => {}
+        }
+        if !self.written.insert(slot) {
+            self.faults.push(ScheduleFault::SlotTaken { at, slot });
+        }
+        self.stored.insert(slot, stands_for);
+    }
+
+    fn copy_out(&mut self, at: usize, value: ValueId, slot: SlotId) {
+        let stands_for = self.live.stands_for(value).filter(|_| self.live.storage(value) == Some(value));
+        match stands_for {
+            None => self.faults.push(ScheduleFault::CopiesDead { at, value }),
+            Some(stands_for) => self.write(Some(at), slot, stands_for),
+        }
+    }
+
+    fn copy_in(&mut self, at: usize, slot: SlotId, value: ValueId) {
+        let Some(&stands_for) = self.stored.get(&slot) else {
+            self.faults.push(ScheduleFault::SlotEmpty { at, slot });
+            return;
+        };
+        let Some(made) = self.graph.values.get(value) else {
+            self.faults.push(ScheduleFault::CopyOutOfRange { at, value });
+            return;
+        };
+        let expected = &self.original.values[stands_for];
+        if (&made.ty, made.kind) != (&expected.ty, expected.kind) {
+            self.faults.push(ScheduleFault::CopyOfOtherType { at, value, original: stands_for });
+        }
+        let is_said = self.schedule.copy_of.get(&value) == Some(&stands_for);
+        let is_new = self.original.values.get(value).is_none() && self.copied.insert(value);
+        if !is_said {
+            self.faults.push(ScheduleFault::CopyOfOther { at, slot, value, stands_for });
+        }
+        if !is_new || !self.live.insert(value, stands_for, value) {
+            self.faults.push(ScheduleFault::CopiedAgain { at, value });
         }
     }
 
@@ -122,6 +199,12 @@ impl Walk<'_> {
         let def = origin.op.def();
         for (input, _) in def.consumes(&self.original.input_types(origin)) {
             if let Some(storage) = node.inputs.get(input).and_then(|&v| self.live.storage(v)) {
+                let overwritten = self.live.stands_for(storage);
+                let mut kept: Vec<SlotId> =
+                    self.stored.iter().filter(|s| Some(*s.1) == overwritten).map(|s| *s.0).collect();
+                kept.sort_unstable();
+                let fault = |slot| ScheduleFault::StaysStored { at, node: id, slot };
+                self.faults.extend(kept.into_iter().map(fault));
                 self.live.remove_storage(storage);
             }
         }
@@ -166,7 +249,7 @@ impl Walk<'_> {
                 self.faults.push(ScheduleFault::NoSuchValue { at, node: id, value });
                 continue;
             };
-            if made.producer != Some((id, position)) {
+            if made.producer != Some((id, position)) || self.schedule.copy_of.contains_key(&value) {
                 self.faults.push(ScheduleFault::OtherProducer { at, node: id, value });
             }
             let expected = &self.original.values[original];
@@ -197,10 +280,19 @@ impl Walk<'_> {
         let states = original.sources.iter().map(|s| s.value).filter(|&v| original.values[v].kind.is_state());
         for state in states {
             let last = replaced.get(&state).copied().unwrap_or(state);
-            if !surviving.contains(&last) {
+            let mut carried = self.schedule.carried.iter().filter(|c| c.source == state).peekable();
+            let is_there = match carried.peek() {
+                None => surviving.contains(&last),
+                Some(_) => carried.all(|c| self.stored.get(&c.end) == Some(&last)),
+            };
+            if !is_there {
                 self.faults.push(ScheduleFault::StateLost { state });
             }
         }
+        let store = |slot: SlotId| self.schedule.slots.get(slot).map(|slot| slot.store);
+        let moved = self.schedule.carried.iter().filter(|c| store(c.begin) != store(c.end));
+        let moved = moved.map(|carried| ScheduleFault::CarriedElsewhere { state: carried.source });
+        self.faults.extend(moved);
         let (found, expected) = (self.graph.outputs.len(), original.outputs.len());
         if found != expected {
             self.faults.push(ScheduleFault::OtherNumberOfResults { found, expected });

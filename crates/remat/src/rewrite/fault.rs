@@ -1,8 +1,13 @@
 //! What can be wrong with a schedule: faults that name ids, and the sentence for each.
 
 use crate::graph::{Names, Tell, tells};
-use crate::ids::{NodeId, ValueId};
+use crate::ids::{NodeId, SlotId, ValueId};
 use std::fmt;
+
+/// The beginning of a sentence about a step, or about what is there before all steps.
+fn when(at: Option<usize>) -> String {
+    at.map_or_else(String::new, |at| format!("step {at}: "))
+}
 
 /// One way in which a schedule does not compute what the original graph computes. `at` is the number of the step.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -28,6 +33,18 @@ pub enum ScheduleFault {
     OtherNumberOfResults { found: usize, expected: usize },
     ResultLost { value: ValueId },
     OtherResult { value: ValueId, stands_for: ValueId, expected: ValueId },
+    NoSuchSlot { at: Option<usize>, slot: SlotId },
+    SlotOfOther { at: Option<usize>, slot: SlotId, of: ValueId, stands_for: ValueId },
+    SlotTaken { at: Option<usize>, slot: SlotId },
+    SlotEmpty { at: usize, slot: SlotId },
+    CopiesDead { at: usize, value: ValueId },
+    CopyOutOfRange { at: usize, value: ValueId },
+    CopyOfOtherType { at: usize, value: ValueId, original: ValueId },
+    CopyOfOther { at: usize, slot: SlotId, value: ValueId, stands_for: ValueId },
+    CopiedAgain { at: usize, value: ValueId },
+    StaysStored { at: usize, node: NodeId, slot: SlotId },
+    CarriesNoState { value: ValueId },
+    CarriedElsewhere { state: ValueId },
 }
 
 tells!(ScheduleFault);
@@ -91,6 +108,44 @@ impl Tell for ScheduleFault {
             Fault::ResultLost { value } => write!(f, "output {value} is not live at the end"),
             Fault::OtherResult { value, stands_for, expected } => {
                 write!(f, "output {value} stands for {stands_for} instead of {}", value_name(expected))
+            }
+            Fault::NoSuchSlot { at, slot } => write!(f, "{}there is no slot {slot}", when(at)),
+            Fault::SlotOfOther { at, slot, of, stands_for } => {
+                let (of, stands_for) = (value_name(of), value_name(stands_for));
+                write!(f, "{}slot {slot} is for {of}, and {stands_for} is copied there", when(at))
+            }
+            Fault::SlotTaken { at, slot } => write!(f, "{}slot {slot} was used already", when(at)),
+            Fault::SlotEmpty { at, slot } => {
+                write!(f, "step {at}: reads or discards slot {slot}, which holds nothing now")
+            }
+            Fault::CopiesDead { at, value } => {
+                write!(f, "step {at}: copies {}, which holds no storage now", value_name(value))
+            }
+            Fault::CopyOutOfRange { at, value } => {
+                write!(f, "step {at}: copies into {value}, which is out of range")
+            }
+            Fault::CopyOfOtherType { at, value, original } => {
+                let original = value_name(original);
+                write!(f, "step {at}: copies into {value} with another type or kind than {original}")
+            }
+            Fault::CopyOfOther { at, slot, value, stands_for } => {
+                let stands_for = value_name(stands_for);
+                write!(
+                    f,
+                    "step {at}: {value} is copied from slot {slot}, but is not noted as a copy of {stands_for}"
+                )
+            }
+            Fault::CopiedAgain { at, value } => {
+                write!(f, "step {at}: copies into {value}, which is no new value")
+            }
+            Fault::StaysStored { at, node, slot } => {
+                write!(f, "step {at}: {} overwrites what slot {slot} still holds", node_name(node))
+            }
+            Fault::CarriesNoState { value } => {
+                write!(f, "{} is carried in a store, but is no state", value_name(value))
+            }
+            Fault::CarriedElsewhere { state } => {
+                write!(f, "the state {} ends the step in another store than it began", value_name(state))
             }
         }
     }

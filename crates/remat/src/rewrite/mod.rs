@@ -5,107 +5,61 @@
 //! is a clone that records its origin. Readers are redirected to the copy that is live when they run. A view is
 //! re-made on the copy it is needed on. O(steps).
 //!
+//! A copy to a store goes to a *slot* of its own; a copy from one makes a new value, which readers are redirected to like
+//! to a clone. A plan says that overwriting a value removes it from every store; the schedule says so with a discard in
+//! front of the node that overwrites it, so that the life of every slot can be read off the steps.
+//!
 //! [`check`](fn@check) verifies the result against the original graph, sharing no code with this file.
 
 mod check;
 mod fault;
+mod schedule;
 
 pub use check::check;
 pub use fault::ScheduleFault;
+pub use schedule::{Carried, Schedule, Slot, Step};
 
 use crate::error::{Error, Result};
 use crate::graph::{Graph, Storage, Value};
-use crate::ids::{Id, IdVec, NodeId, ValueId};
+use crate::ids::{Id, IdVec, NodeId, SlotId, ValueId};
 use crate::problem::PlanningProblem;
-use remat_plan::{Bytes, Plan};
-use std::collections::HashMap;
-
-/// One step of a schedule.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Step {
-    /// Run a node.
-    Run(NodeId),
-    /// Give the storage of a value back; views of it are gone too.
-    Free(ValueId),
-}
-
-/// A graph with its order of execution and its frees.
-#[derive(Clone, PartialEq, Debug)]
-pub struct Schedule {
-    /// The original nodes and values, then the clones. Node order is *not* the order of execution. The outputs are
-    /// the copies that are live at the end.
-    pub graph: Graph,
-    /// What to do, in order.
-    pub steps: Vec<Step>,
-}
-
-impl Schedule {
-    /// Nodes in order of execution, views included.
-    pub fn runs(&self) -> impl Iterator<Item = NodeId> + '_ {
-        self.steps.iter().filter_map(|step| match *step {
-            Step::Run(node) => Some(node),
-            Step::Free(_) => None,
-        })
-    }
-
-    /// The node as it is in the original graph.
-    pub fn origin(&self, node: NodeId) -> NodeId {
-        self.graph.nodes[node].origin.unwrap_or(node)
-    }
-
-    /// The value of the original graph that a value stands for.
-    pub fn original(&self, value: ValueId) -> ValueId {
-        match self.graph.values[value].producer {
-            Some((node, position)) => self.graph.nodes[self.origin(node)].outputs[position],
-            None => value,
-        }
-    }
-
-    /// Scratch memory of a node, as a whole buffer.
-    pub fn workspace_bytes(&self, node: NodeId) -> Bytes {
-        self.graph.workspace_bytes(node)
-    }
-
-    /// The steps as text, one per line, in the form of [`Graph::to_text`] with `free` lines between.
-    pub fn to_text(&self) -> String {
-        let line = |step: &Step| match *step {
-            Step::Run(node) => self.graph.node_text(&self.graph.nodes[node]) + "\n",
-            Step::Free(value) => format!("free {value}\n"),
-        };
-        self.steps.iter().map(line).collect()
-    }
-
-    /// How many nodes run a second time or more, views not counted.
-    pub fn n_recomputes(&self) -> usize {
-        let is_recompute = |n: &NodeId| {
-            let node = &self.graph.nodes[*n];
-            node.origin.is_some() && !node.op.def().is_view()
-        };
-        self.runs().filter(is_recompute).count()
-    }
-}
+use remat_plan::{Plan, StoreId};
+use std::collections::{BTreeMap, HashMap};
 
 /// Carries out `plan` on `graph`. The result has passed [`check`](fn@check).
 pub fn apply(graph: &Graph, problem: &PlanningProblem, plan: &Plan) -> Result<Schedule> {
     let mut rewriter = Rewriter {
         original: graph,
         storage: Storage::compute(graph),
-        schedule: Schedule { graph: graph.clone(), steps: Vec::with_capacity(plan.steps.len()) },
+        schedule: Schedule::of(graph.clone(), plan.steps.len()),
         current: IdVec::filled(graph.values.len(), None),
         has_run: IdVec::filled(graph.nodes.len(), false),
         views: HashMap::new(),
+        stored: BTreeMap::new(),
     };
     for source in &graph.sources {
         rewriter.current[source.value] = Some(source.value);
     }
+    let value_of = |v: remat_plan::ValueId| problem.value_of[v.index()];
+    let stored: Vec<(ValueId, StoreId)> =
+        plan.stored.iter().map(|&(v, store)| (value_of(v), store)).collect();
+    let begin: Vec<SlotId> =
+        stored.iter().map(|&(source, store)| rewriter.begin_stored(source, store)).collect();
     for step in &plan.steps {
         match *step {
             remat_plan::Step::Compute(n) => rewriter.run(problem.node_of[n.index()]),
-            remat_plan::Step::Free(v) => rewriter.free(problem.value_of[v.index()]),
-            remat_plan::Step::Out(..) | remat_plan::Step::In(..) | remat_plan::Step::Discard(..) => {
-                return Err(Error::bug("rewrite", ["the plan moves values to a store, and a step has none"]));
-            }
+            remat_plan::Step::Free(v) => rewriter.free(value_of(v)),
+            remat_plan::Step::Out(v, store) => rewriter.copy_out(value_of(v), store),
+            remat_plan::Step::In(v, store) => rewriter.copy_in(value_of(v), store),
+            remat_plan::Step::Discard(v, store) => rewriter.discard(value_of(v), store),
         }
+    }
+    let replaced: HashMap<ValueId, ValueId> = graph.updates().into_iter().collect();
+    for (&(source, store), begin) in stored.iter().zip(begin) {
+        let last = replaced.get(&source).copied().unwrap_or(source);
+        // A plan that loses what it carries did not pass its checker; ours finds that nothing came back.
+        let end = rewriter.stored.get(&(last, store)).copied().unwrap_or(begin);
+        rewriter.schedule.carried.push(Carried { source, begin, end });
     }
     let outputs = graph.outputs.iter().map(|&v| rewriter.resolve(v)).collect();
     rewriter.schedule.graph.outputs = outputs;
@@ -125,12 +79,21 @@ struct Rewriter<'a> {
     has_run: IdVec<NodeId, bool>,
     /// Views made so far: (original view, copy of its root) to the view on that copy.
     views: HashMap<(ValueId, ValueId), ValueId>,
+    /// What is in a store, or on its way there: original storage and store to the slot.
+    stored: BTreeMap<(ValueId, StoreId), SlotId>,
 }
 
 impl Rewriter<'_> {
     fn run(&mut self, original: NodeId) {
         let inputs: Vec<ValueId> =
             self.original.nodes[original].inputs.iter().map(|&v| self.resolve(v)).collect();
+        let node = &self.original.nodes[original];
+        let consumed = node.op.def().consumes(&self.original.input_types(node));
+        let consumed: Vec<ValueId> =
+            consumed.iter().map(|&(input, _)| self.storage.root[node.inputs[input]]).collect();
+        for &root in &consumed {
+            self.discard_everywhere(root);
+        }
         let node = self.emit(original, inputs);
         let outputs = self.schedule.graph.nodes[node].outputs.clone();
         for (&old, new) in self.original.nodes[original].outputs.iter().zip(outputs) {
@@ -141,9 +104,46 @@ impl Rewriter<'_> {
                 self.current[old] = Some(new);
             }
         }
-        let node = &self.original.nodes[original];
-        for (input, _) in node.op.def().consumes(&self.original.input_types(node)) {
-            self.current[self.storage.root[node.inputs[input]]] = None;
+        for root in consumed {
+            self.current[root] = None;
+        }
+    }
+
+    /// A source that is in a store when the step begins.
+    fn begin_stored(&mut self, source: ValueId, store: StoreId) -> SlotId {
+        self.current[source] = None;
+        let slot = self.schedule.slots.push(Slot { store, of: source });
+        self.stored.insert((source, store), slot);
+        slot
+    }
+
+    fn copy_out(&mut self, root: ValueId, store: StoreId) {
+        let copy = self.current[root].unwrap_or(root);
+        let slot = self.schedule.slots.push(Slot { store, of: root });
+        self.stored.insert((root, store), slot);
+        self.schedule.steps.push(Step::Out(copy, slot));
+    }
+
+    fn copy_in(&mut self, root: ValueId, store: StoreId) {
+        let value = self.schedule.graph.values.push(self.original.values[root].clone());
+        self.schedule.copy_of.insert(value, root);
+        self.current[root] = Some(value);
+        // A plan that brings in what is not stored did not pass its checker; ours finds that the slot holds nothing.
+        let slot = self.stored.get(&(root, store)).copied();
+        let slot = slot.unwrap_or_else(|| self.schedule.slots.push(Slot { store, of: root }));
+        self.schedule.steps.push(Step::In(slot, value));
+    }
+
+    fn discard(&mut self, root: ValueId, store: StoreId) {
+        if let Some(slot) = self.stored.remove(&(root, store)) {
+            self.schedule.steps.push(Step::Discard(slot));
+        }
+    }
+
+    fn discard_everywhere(&mut self, root: ValueId) {
+        let stores = self.stored.range((root, StoreId(0))..=(root, StoreId(u32::MAX)));
+        for store in stores.map(|(&(_, store), _)| store).collect::<Vec<_>>() {
+            self.discard(root, store);
         }
     }
 

@@ -65,12 +65,12 @@ impl Oracle {
     /// Runs `n_steps` steps on synthetic data, every value in memory of its own.
     pub fn of(step: &TrainingStep, n_steps: u64, n_threads: usize) -> Result<Oracle> {
         let mut engine = Reference::new(step.graph.clone(), n_threads)?;
-        engine.initialise(SEED);
+        engine.initialise(SEED)?;
         let (bits, repeated) =
             record(&mut engine, &step.graph, &step.roles, n_steps, |engine, run, observe| {
                 engine.step(run, Some(observe));
-                None
-            });
+                Ok(None)
+            })?;
         debug_assert_eq!(repeated, None, "the reference computes everything once");
         Ok(Oracle { bits, n_steps })
     }
@@ -95,20 +95,25 @@ impl Oracle {
     /// Runs a program with poisoned memory. Its bits are those of the oracle, and the measured peak of every pass is the
     /// predicted one; else this says what is wrong.
     pub fn check(&self, program: &Program, n_threads: usize) -> std::result::Result<(), String> {
-        let mut engine = Executor::new(program.clone(), n_threads).map_err(|error| error.to_string())?;
-        engine.poison = true;
-        engine.initialise(SEED);
-        let graph = &program.schedule().graph;
-        let (bits, fault) =
-            record(&mut engine, graph, program.roles(), self.n_steps, |engine, run, observe| {
-                let (measured, predicted) = (engine.step(run, Some(observe)).peak, program.peak());
-                (measured != predicted)
-                    .then(|| format!("measured a peak of {} bytes instead of {}", measured.0, predicted.0))
-            });
+        let (bits, fault) = self.run(program, n_threads).map_err(|error| error.to_string())?;
         match fault.or_else(|| self.bits.difference(&bits)) {
             None => Ok(()),
             Some(fault) => Err(format!("{fault}, with {n_threads} threads")),
         }
+    }
+}
+
+impl Oracle {
+    fn run(&self, program: &Program, n_threads: usize) -> Result<(Bits, Option<String>)> {
+        let mut engine = Executor::new(program.clone(), n_threads)?;
+        engine.poison = true;
+        engine.initialise(SEED)?;
+        let graph = &program.schedule().graph;
+        record(&mut engine, graph, program.roles(), self.n_steps, |engine, run, observe| {
+            let (measured, predicted) = (engine.step(run, Some(observe))?.peak, program.peak());
+            Ok((measured != predicted)
+                .then(|| format!("measured a peak of {} bytes instead of {}", measured.0, predicted.0)))
+        })
     }
 }
 
@@ -119,8 +124,8 @@ fn record<E: Engine>(
     graph: &Graph,
     roles: &Roles,
     n_steps: u64,
-    mut pass: impl FnMut(&mut E, &Run, &mut dyn FnMut(NodeId, usize, &[u8])) -> Option<String>,
-) -> (Bits, Option<String>) {
+    mut pass: impl FnMut(&mut E, &Run, &mut dyn FnMut(NodeId, usize, &[u8])) -> Result<Option<String>>,
+) -> Result<(Bits, Option<String>)> {
     let places = roles.gradient_places(graph);
     let count = roles.micro_batches();
     let (mut bits, mut fault) = (Bits::default(), None);
@@ -128,7 +133,7 @@ fn record<E: Engine>(
         let micro = MicroBatch { index: number % count, count };
         let run = Run { seed: SEED, step: number / count + 1, learning_rate: LEARNING_RATE, micro };
         let mut batch = Batch::new(run.batch(), Part::Training, 0, engine.batch_mut());
-        Synthetic { seed: DATA_SEED }.fill(&mut batch).expect("synthetic data never fails");
+        Synthetic { seed: DATA_SEED }.fill(&mut batch)?;
         let mut observe = |node: NodeId, position: usize, bytes: &[u8]| {
             for &place in places.get(&graph.nodes[node].outputs[position]).into_iter().flatten() {
                 let made = hash(bytes);
@@ -140,24 +145,30 @@ fn record<E: Engine>(
                 }
             }
         };
-        let found = pass(engine, &run, &mut observe);
+        let found = pass(engine, &run, &mut observe)?;
         fault = fault.or(found);
         let float = |value: ValueId| engine.floats(value)[0].to_bits();
         bits.results.push((float(roles.loss), roles.gradient_norm.map(float)));
     }
     let states = graph.sources.iter().filter(|s: &&Source| graph.values[s.value].kind.is_state());
-    bits.state = states.map(|s| (s.name.clone(), hash(engine.bytes(s.value)))).collect();
-    (bits, fault)
+    for state in states {
+        let mut hash = graph.values[state.value].ty.bytes();
+        engine.visit(state.value, &mut |bytes| hash = continued(hash, bytes))?;
+        bits.state.insert(state.name.clone(), hash);
+    }
+    Ok((bits, fault))
 }
 
 /// A fast hash of whole words.
 fn hash(bytes: &[u8]) -> u64 {
+    continued(bytes.len() as u64, bytes)
+}
+
+fn continued(before: u64, bytes: &[u8]) -> u64 {
     let words = bytes.chunks(8).map(|chunk| {
         let mut word = [0; 8];
         word[..chunk.len()].copy_from_slice(chunk);
         u64::from_ne_bytes(word)
     });
-    words.fold(bytes.len() as u64, |hash, word| {
-        (hash.rotate_left(23) ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15)
-    })
+    words.fold(before, |hash, word| (hash.rotate_left(23) ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15))
 }

@@ -32,7 +32,7 @@ pub(super) fn check(example: &Example) {
         let mut executor = Executor::new(program.clone(), threads).expect("an example is small");
         executor.poison = true;
         let got = train(&prepared, executor, |executor, run| {
-            let measured = executor.step(run, None).peak;
+            let measured = executor.step(run, None).expect("no store is involved").peak;
             assert_eq!(measured, program.peak(), "{op:?}: measured and predicted peak");
         });
         assert!(got == want, "{op:?}: computed again with {threads} threads, other bits");

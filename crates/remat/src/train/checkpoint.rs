@@ -2,7 +2,7 @@
 //!
 //! In and out: a [`Session`]. A file holds all state (parameters, statistics, optimizer state, sums over micro-batches) and
 //! as notes the step and the [`Identity`] of the run. Data and random numbers are functions of seed and step, so nothing
-//! else needs to be kept. State is streamed from and to the arena: no second copy is made.
+//! else needs to be kept. State is streamed from and to the arena, or the store where it rests: no second copy is made.
 //!
 //! **Crashes.** A file appears complete or not at all ([`files`]); older files are deleted only then. At every moment the
 //! newest file under its final name is whole. A hash of all state and a hash of all notes guard against disks that lie
@@ -14,9 +14,10 @@
 
 use super::{Identity, Schedule, Session, hash};
 use crate::error::{Error, Result};
-use crate::exec::{Engine as _, as_floats_mut};
+use crate::exec::Engine as _;
 use crate::files;
-use crate::weights::{Contents, WeightFile, save_with};
+use crate::graph::Source;
+use crate::weights::{Contents, WeightFile, row_elements, save_with};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -126,16 +127,18 @@ impl Checkpoints {
     pub fn write(&self, session: &Session) -> Result<PathBuf> {
         let step = session.steps_done();
         let path = self.folder.join(format!("{PREFIX}{step:08}{SUFFIX}"));
-        let is_finite = session.is_finite();
+        let is_finite = session.is_finite()?;
         let mut notes = self.identity.notes()?;
         notes.insert("format", FORMAT.to_owned());
         notes.insert("step", step.to_string());
-        notes.insert("state", format!("{:016x}", session.state_hash()));
+        notes.insert("state", format!("{:016x}", session.state_hash()?));
         notes.insert(NUMERICS, remat_kernels::NUMERICS.to_string());
         notes.insert("finite", (if is_finite { "yes" } else { "no" }).to_owned());
         notes.insert("notes", notes_hash(notes.iter().map(|(name, value)| (*name, value.as_str()))));
         let executor = session.executor();
-        save_with(executor.graph(), &path, Contents::State, &notes, |s| executor.floats(s.value))?;
+        let read =
+            |source: &Source, first: usize, out: &mut [f32]| executor.read_floats(source.value, first, out);
+        save_with(executor.graph(), &path, Contents::State, &notes, read)?;
         self.remove_old(step, is_finite)?;
         Ok(path)
     }
@@ -243,10 +246,12 @@ fn read(
     for source in executor.graph().sources.clone() {
         let value = executor.graph().values[source.value].clone();
         if value.kind.is_state() {
-            file.read(&source, &value.ty, as_floats_mut(executor.bytes_mut(source.value)))?;
+            let row = row_elements(&source, &value.ty);
+            let mut read = |first: usize, out: &mut [f32]| file.read(&source, &value.ty, first, out);
+            executor.fill_floats(source.value, row, &mut read)?;
         }
     }
-    if state != Some(format!("{:016x}", session.state_hash())) {
+    if state != Some(format!("{:016x}", session.state_hash()?)) {
         return Err(damaged("is damaged: its contents are not what was written"));
     }
     session.continue_after(step);

@@ -3,7 +3,7 @@
 
 use super::{Session, StepResult, Synthetic, hash};
 use crate::error::Result;
-use crate::exec::Engine;
+use crate::exec::{CopyTime, Engine};
 use crate::graph::Source;
 use crate::ids::{NodeId, ValueId};
 use crate::pipeline::{Prepared, Program};
@@ -24,6 +24,10 @@ pub struct Side {
     pub n_runs: usize,
     /// Losses of all steps.
     pub losses: Vec<f32>,
+    /// Seconds that a step waited for copies to and from stores, after the warm-up.
+    pub stalls: Sample,
+    /// Copies of the last step.
+    pub copies: Vec<CopyTime>,
 }
 
 /// Two programs of one model.
@@ -95,7 +99,10 @@ pub fn compare(
     }
     // What was computed again with other bits is the cause of everything else.
     let cause = results[1].iter().find_map(|result| result.difference.as_ref().map(ToString::to_string));
-    let difference = cause.or(first_difference).or_else(|| difference(prepared, &sides, &results));
+    let difference = match cause.or(first_difference) {
+        None => difference(prepared, &sides, &results)?,
+        found => found,
+    };
     let n_verified = sides[1].n_verified();
     let [keep_all, budgeted] = std::array::from_fn(|i| summary(&sides[i], &results[i]));
     Ok(Comparison { keep_all, budgeted, difference, n_verified })
@@ -114,8 +121,8 @@ fn first_step(session: &mut Session) -> Result<(StepResult, FirstStep)> {
     };
     let result = session.step(Some(&mut observe))?;
     let states = graph.sources.iter().filter(|s| graph.values[s.value].kind.is_state());
-    let hashed = |s: &Source| (s.name.clone(), hash::bytes(session.executor().bytes(s.value)));
-    let state = states.map(hashed).collect();
+    let hashed = |s: &Source| Ok((s.name.clone(), state_hash(session, s.value)?));
+    let state = states.map(hashed).collect::<Result<_>>()?;
     Ok((result, FirstStep { gradients, state }))
 }
 
@@ -152,17 +159,34 @@ fn summary(session: &Session, results: &[StepResult]) -> Side {
         time: Sample::of(warm.iter().map(|r| r.stats.time.as_secs_f64()).collect()),
         n_runs: results.first().map_or(0, |r| r.stats.n_runs),
         losses: results.iter().map(|r| r.loss).collect(),
+        stalls: Sample::of(warm.iter().map(|r| r.stats.stalls.as_secs_f64()).collect()),
+        copies: results.last().map_or_else(Vec::new, |r| r.stats.copies.clone()),
     }
 }
 
-fn difference(prepared: &Prepared, sides: &[Session; 2], results: &[Vec<StepResult>; 2]) -> Option<String> {
+fn difference(
+    prepared: &Prepared,
+    sides: &[Session; 2],
+    results: &[Vec<StepResult>; 2],
+) -> Result<Option<String>> {
     let graph = &prepared.step.graph;
     for (a, b) in results[0].iter().zip(&results[1]) {
         if a.loss.to_bits() != b.loss.to_bits() {
-            return Some(format!("the loss of step {}: {} and {}", a.step, a.loss, b.loss));
+            return Ok(Some(format!("the loss of step {}: {} and {}", a.step, a.loss, b.loss)));
         }
     }
-    let states = graph.sources.iter().filter(|s| graph.values[s.value].kind.is_state());
-    let differs = |v: ValueId| sides[0].executor().bytes(v) != sides[1].executor().bytes(v);
-    states.into_iter().find(|s| differs(s.value)).map(|s| s.name.clone())
+    for state in graph.sources.iter().filter(|s| graph.values[s.value].kind.is_state()) {
+        if state_hash(&sides[0], state.value)? != state_hash(&sides[1], state.value)? {
+            return Ok(Some(state.name.clone()));
+        }
+    }
+    Ok(None)
+}
+
+/// A hash of one state, wherever it rests.
+fn state_hash(session: &Session, state: ValueId) -> Result<u64> {
+    let executor = session.executor();
+    let mut hash = executor.graph().values[state].ty.bytes();
+    executor.visit(state, &mut |bytes| hash = hash::continued(hash, bytes))?;
+    Ok(hash)
 }

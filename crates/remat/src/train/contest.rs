@@ -70,7 +70,7 @@ pub fn contest(
                 progress();
             }
             let time = Sample::of(times.clone());
-            *performance = Some(Performance { time, measured_peak, losses, state: session.state_hash() });
+            *performance = Some(Performance { time, measured_peak, losses, state: session.state_hash()? });
         }
     }
     Ok(performances.into_iter().map(|p| p.expect("every program had its turn")).collect())

@@ -3,17 +3,17 @@
 //! In: the forward graph of a model and a program that trains it. Out: an [`Evaluation`], which runs between two steps in
 //! the training arena: parameters and statistics are read where training keeps them, and everything that evaluation
 //! makes lies in the rest of the arena, which training does not need between steps. The layout's checker knows all
-//! training state as live, so evaluation cannot touch it. When the values do not fit as they are, they are planned with
+//! training state as live, so evaluation cannot touch it. State that rests in a store is loaded when it is needed. When the values do not fit as they are, they are planned with
 //! recomputation; when that does not fit either, the answer says so.
 
 use super::{Batch, Batches, Part, Session};
 use crate::error::{Error, Result};
-use crate::graph::{Graph, Storage};
+use crate::graph::Graph;
 use crate::ids::ValueId;
 use crate::op::{MicroBatch, Run};
-use crate::pipeline::{Fit, Place, Program, compile_forward};
+use crate::pipeline::{Fit, Place, Program, Resting, compile_forward};
 use crate::step::evaluation_pass;
-use remat_plan::Bytes;
+use remat_plan::{Bytes, StoreId};
 
 /// What held-out data gave.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -34,8 +34,9 @@ impl Evaluation {
     /// Compiles the evaluation of a model into the arena of a training program; `None` when it does not fit there.
     pub fn fit(forward: &Graph, training: &Program) -> Result<Option<Evaluation>> {
         let pass = evaluation_pass(forward, &training.schedule().graph)?;
-        let placed = places(&pass.graph, training)?;
-        match compile_forward(&pass, training.peak(), Place::Around(&placed))? {
+        let (placed, sources) = places(&pass.graph, training)?;
+        let resting = Resting { stores: training.stores(), sources: &sources };
+        match compile_forward(&pass, training.peak(), Place::Around(&placed), resting)? {
             Fit::Fits(program) => Ok(Some(Evaluation { program: *program })),
             Fit::Refused(_) => Ok(None),
         }
@@ -58,7 +59,7 @@ impl Evaluation {
             batches.fill(&mut filled)?;
             filled.check()?;
             let run = Run { seed: 0, step: batch, learning_rate: 0.0, micro: MicroBatch::ONLY };
-            executor.run_other(&self.program, &run);
+            executor.run_other(&self.program, &run)?;
             let number = |value: ValueId| {
                 let (offset, bytes) = self.program.range(value);
                 f64::from(crate::exec::as_floats(executor.arena().slice(offset, bytes))[0])
@@ -71,20 +72,28 @@ impl Evaluation {
     }
 }
 
+/// State with its offset in the arena or in its store, and the store of what rests in one.
+type Places = (Vec<(ValueId, u64)>, Vec<(ValueId, StoreId)>);
+
 /// Where the training program keeps the state that evaluation finds.
-fn places(graph: &Graph, training: &Program) -> Result<Vec<(ValueId, u64)>> {
+fn places(graph: &Graph, training: &Program) -> Result<Places> {
     let trained = &training.schedule().graph;
-    let root = Storage::compute(trained).root;
-    let mut placed = Vec::new();
+    let (mut placed, mut resting) = (Vec::new(), Vec::new());
     for source in graph.sources.iter().filter(|s| graph.values[s.value].kind.is_state()) {
         let same = trained
             .sources
             .iter()
             .find(|s| s.name == source.name && trained.values[s.value].ty == graph.values[source.value].ty);
-        let offset = same.and_then(|s| training.layout().offset[root[s.value]]);
-        let fault = || format!("training has no {}", source.name);
-        let offset = offset.ok_or_else(|| Error::Bug { stage: "evaluation", faults: vec![fault()] })?;
+        let fault = || Error::bug("evaluation", [format!("training has no {}", source.name)]);
+        let same = same.ok_or_else(fault)?.value;
+        let offset = match training.stored(same).next() {
+            Some((store, offset)) => {
+                resting.push((source.value, StoreId::new(store)));
+                offset
+            }
+            None => training.layout().offset[same].ok_or_else(fault)?,
+        };
         placed.push((source.value, offset));
     }
-    Ok(placed)
+    Ok((placed, resting))
 }

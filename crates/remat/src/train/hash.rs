@@ -36,7 +36,8 @@ pub(crate) fn reader(len: u64, mut reader: impl Read) -> std::io::Result<u64> {
     }
 }
 
-fn continued(hash: u64, bytes: &[u8]) -> u64 {
+/// The hash of bytes of which a part is known: `hash` is that of all whole words before, or the number of all bytes.
+pub(crate) fn continued(hash: u64, bytes: &[u8]) -> u64 {
     let word = |chunk: &[u8]| {
         let mut word = [0; 8];
         word[..chunk.len()].copy_from_slice(chunk);
@@ -57,9 +58,9 @@ pub(crate) fn lanes(bytes: &[u8]) -> u64 {
     lanes.into_iter().fold(mix(rest, bytes.len() as u64), mix)
 }
 
-/// A hash of floats, by their bits.
-pub(crate) fn floats(floats: impl Iterator<Item = f32>) -> u64 {
-    floats.fold(START, |hash, x| mix(hash, u64::from(x.to_bits())))
+/// A hash of floats, by their bits; `before` is the hash of those that come before.
+pub(crate) fn floats(before: Option<u64>, floats: &[f32]) -> u64 {
+    floats.iter().fold(before.unwrap_or(START), |hash, x| mix(hash, u64::from(x.to_bits())))
 }
 
 #[cfg(test)]

@@ -6,12 +6,10 @@
 use super::verify::Verifier;
 use super::{Batch, Batches, Difference, LearningRate, Part, hash};
 use crate::error::Result;
-use crate::exec::{Engine, Executor, Observer, StepStats};
+use crate::exec::{Engine, Executor, Observer, StepStats, as_floats};
 use crate::ids::NodeId;
 use crate::op::{MicroBatch, Run};
 use crate::pipeline::Program;
-use remat_plan::Bytes;
-use std::time::Duration;
 
 /// What one training step gave.
 #[derive(Clone, PartialEq, Debug)]
@@ -48,7 +46,7 @@ impl Session {
     pub fn new(program: Program, batches: Box<dyn Batches>, seed: u64, n_threads: usize) -> Result<Session> {
         let rate = program.roles().optimizer.map_or(0.0, |optimizer| optimizer.learning_rate);
         let mut executor = Executor::new(program, n_threads)?;
-        executor.initialise(seed);
+        executor.initialise(seed)?;
         let learning_rate = LearningRate::constant(rate);
         Ok(Session { executor, batches, learning_rate, seed, step: 0, verifier: None })
     }
@@ -89,26 +87,31 @@ impl Session {
     }
 
     /// A hash of all parameters, buffers and optimizer state. Checkpoints hold it, so its definition does not change.
-    pub fn state_hash(&self) -> u64 {
-        hash::floats(self.state().flatten().copied())
+    pub fn state_hash(&self) -> Result<u64> {
+        let mut hash = None;
+        self.visit_state(|floats| hash = Some(hash::floats(hash, floats)))?;
+        Ok(hash.unwrap_or_else(|| hash::floats(None, &[])))
     }
 
     /// Whether no parameter, statistic or optimizer state is infinite or not a number.
-    pub fn is_finite(&self) -> bool {
-        self.state().all(|floats| floats.iter().all(|x| x.is_finite()))
+    pub fn is_finite(&self) -> Result<bool> {
+        let mut is_finite = true;
+        self.visit_state(|floats| is_finite &= floats.iter().all(|x| x.is_finite()))?;
+        Ok(is_finite)
     }
 
-    fn state(&self) -> impl Iterator<Item = &[f32]> {
+    /// Shows all state, in order, piece by piece.
+    fn visit_state(&self, mut see: impl FnMut(&[f32])) -> Result<()> {
         let graph = self.executor.graph();
-        let states = graph.sources.iter().filter(|source| graph.values[source.value].kind.is_state());
-        states.map(|source| self.executor.floats(source.value))
+        let mut states = graph.sources.iter().filter(|source| graph.values[source.value].kind.is_state());
+        states.try_for_each(|source| self.executor.visit(source.value, &mut |bytes| see(as_floats(bytes))))
     }
 
     /// Runs the next step. The observer sees every value as it is made.
     pub fn step(&mut self, mut observer: Option<&mut Observer<'_>>) -> Result<StepResult> {
         let step = self.step + 1;
         let learning_rate = self.learning_rate.at(step);
-        let mut stats = StepStats { time: Duration::ZERO, peak: Bytes(0), n_runs: 0 };
+        let mut stats = StepStats::none();
         let mut loss = 0.0;
         let roles = self.executor.program().roles();
         let (loss_value, norm_value, count) = (roles.loss, roles.gradient_norm, roles.micro_batches());
@@ -119,7 +122,7 @@ impl Session {
             self.batches.fill(&mut batch)?;
             batch.check()?;
             let part = match &mut self.verifier {
-                None => self.executor.step(&run, observer.as_deref_mut()),
+                None => self.executor.step(&run, observer.as_deref_mut())?,
                 Some(verifier) => {
                     let mut watch = |node: NodeId, position: usize, bytes: &[u8]| {
                         verifier.see(node, position, bytes);
@@ -127,12 +130,10 @@ impl Session {
                             observer(node, position, bytes);
                         }
                     };
-                    self.executor.step(&run, Some(&mut watch))
+                    self.executor.step(&run, Some(&mut watch))?
                 }
             };
-            stats.time += part.time;
-            stats.peak = stats.peak.max(part.peak);
-            stats.n_runs += part.n_runs;
+            stats.add(part);
             loss += f64::from(self.executor.floats(loss_value)[0]);
         }
         self.step = step;

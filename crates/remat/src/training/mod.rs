@@ -15,9 +15,11 @@ use crate::error::{Error, Result};
 use crate::nn::Model;
 use crate::optimizer::Optimizer;
 use crate::pipeline::{Costs, Fit, Prepared, Program, compile, prepare};
-use crate::profile::Machine;
+use crate::profile::{Machine, StoreSpeed};
+use crate::store::{Kind, Setup};
 use crate::train::{Dataset, LearningRate, Synthetic};
 use remat_plan::{Budget, Request};
+use std::path::Path;
 use std::time::Duration;
 
 /// What a run is to be. Every setting has a default.
@@ -49,6 +51,7 @@ pub struct Training {
     seed: u64,
     n_threads: usize,
     machine: Option<Machine>,
+    stores: Vec<(Setup, Option<StoreSpeed>)>,
     verify: bool,
 }
 
@@ -67,6 +70,7 @@ impl Training {
             seed: 1,
             n_threads: std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get),
             machine: None,
+            stores: Vec::new(),
             verify: false,
         }
     }
@@ -122,6 +126,20 @@ impl Training {
         Training { machine: Some(machine), ..self }
     }
 
+    /// Lets values leave memory for a store: `"host"`, which is memory that the budget does not count, or a directory, which
+    /// gets a scratch file. Its speed is measured once and kept. Give several for several stores.
+    pub fn store(self, place: impl AsRef<Path>) -> Training {
+        let path = place.as_ref();
+        let kind = if path == Path::new("host") { Kind::Host } else { Kind::File(path.to_owned()) };
+        self.store_with(Setup::new(kind), None)
+    }
+
+    /// As [`store`](Training::store), with a speed that plans are made for instead of a measured one.
+    pub fn store_with(mut self, setup: Setup, speed: Option<StoreSpeed>) -> Training {
+        self.stores.push((setup, speed));
+        self
+    }
+
     /// Holds every value that is computed again against its first computation; the first difference ends the run with an
     /// error. For ops of your own, and for machines that are in doubt.
     pub fn verify(self) -> Training {
@@ -146,6 +164,17 @@ impl Training {
             None => Machine::load(self.n_threads, |_, _| {})?.0,
         };
         let prepared = prepare(self.model.graph(), &self.optimizer, Costs::Analytic(machine), |_, _| {})?;
+        let speed = |(setup, speed): &(Setup, Option<StoreSpeed>)| {
+            let speed = match speed {
+                Some(speed) => *speed,
+                None => StoreSpeed::load(&setup.kind, self.n_threads)?.0,
+            };
+            Ok((setup.clone(), speed))
+        };
+        let prepared = match self.stores.is_empty() {
+            true => prepared,
+            false => prepared.with_stores(&self.stores.iter().map(speed).collect::<Result<Vec<_>>>()?)?,
+        };
         let budget = match &self.budget {
             None => return Ok((prepared.clone(), prepared.keep_all)),
             // A share is one of the step; a size is for everything.

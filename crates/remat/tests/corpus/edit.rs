@@ -12,17 +12,19 @@
 //! | `outputs V…` | |
 //!
 //! A step has the lines of `roles`, too: `loss V`, `norm V`, `accuracy V`, `prediction V`, `gradient P V…` and
-//! `learning_rate X`. A schedule: `drop I`, `swap I J`, `insert I run N`, `insert I free V`. A layout: `offset V X`,
-//! `workspace N X`, `shared N I:O…` (`-` for nothing), `arena X`, `used X`, `placed V X`, `cut TABLE`.
+//! `learning_rate X`. A schedule: `drop I`, `swap I J`, `insert I run N`, `insert I free V`, `insert I out V S`,
+//! `insert I in S V`, `insert I discard S`, `slot S of V`, `slot S in STORE`, `copy V of W`, `carried I source V`,
+//! `carried I begin S`, `carried I end S`. A layout: `offset V X`, `workspace N X`, `shared N I:O…` (`-` for nothing), `arena X`,
+//! `used X`, `placed V X`, `place S X`, `store I X`, `cut TABLE`.
 
 use remat::graph::{Effect, Graph, NaiveIo, Type};
-use remat::ids::{Id, IdVec, NodeId, ValueId};
+use remat::ids::{Id, IdVec, NodeId, SlotId, ValueId};
 use remat::layout::Layout;
 use remat::op::{Cost, Example, Io, Op, OpDef};
 use remat::optimizer::Optimizer;
 use remat::rewrite::{Schedule, Step};
 use remat::step::{Roles, TrainingStep};
-use remat_plan::Bytes;
+use remat_plan::{Bytes, StoreId};
 
 fn node(word: &str) -> NodeId {
     NodeId::new(word.strip_prefix('n').expect("a node such as n3").parse().expect("a number"))
@@ -30,6 +32,10 @@ fn node(word: &str) -> NodeId {
 
 fn value(word: &str) -> ValueId {
     ValueId::new(word.strip_prefix('%').expect("a value such as %3").parse().expect("a number"))
+}
+
+fn slot(word: &str) -> SlotId {
+    SlotId::new(word.strip_prefix('s').expect("a slot such as s3").parse().expect("a number"))
 }
 
 fn number<T: std::str::FromStr<Err: std::fmt::Debug>>(word: &str) -> T {
@@ -131,6 +137,15 @@ pub(crate) fn schedule(schedule: &mut Schedule, words: &[&str]) {
         ["swap", i, j] => schedule.steps.swap(number(i), number(j)),
         ["insert", i, "run", n] => schedule.steps.insert(number(i), Step::Run(node(n))),
         ["insert", i, "free", v] => schedule.steps.insert(number(i), Step::Free(value(v))),
+        ["insert", i, "out", v, s] => schedule.steps.insert(number(i), Step::Out(value(v), slot(s))),
+        ["insert", i, "in", s, v] => schedule.steps.insert(number(i), Step::In(slot(s), value(v))),
+        ["insert", i, "discard", s] => schedule.steps.insert(number(i), Step::Discard(slot(s))),
+        ["slot", s, "of", v] => schedule.slots[slot(s)].of = value(v),
+        ["slot", s, "in", store] => schedule.slots[slot(s)].store = StoreId::new(number(store)),
+        ["copy", v, "of", w] => drop(schedule.copy_of.insert(value(v), value(w))),
+        ["carried", i, "source", v] => schedule.carried[number::<usize>(i)].source = value(v),
+        ["carried", i, "begin", s] => schedule.carried[number::<usize>(i)].begin = slot(s),
+        ["carried", i, "end", s] => schedule.carried[number::<usize>(i)].end = slot(s),
         words => graph(&mut schedule.graph, words),
     }
 }
@@ -155,6 +170,9 @@ pub(crate) fn layout(
         ["cut", "offset"] => layout.offset = shorter(&layout.offset),
         ["cut", "workspace"] => layout.workspace = shorter(&layout.workspace),
         ["cut", "shared"] => layout.shared = shorter(&layout.shared),
+        ["cut", "slots"] => layout.slots = shorter(&layout.slots),
+        ["place", s, x] => layout.slots[slot(s)] = number(x),
+        ["store", i, x] => layout.stores[number::<usize>(i)] = Bytes(number(x)),
         words => schedule(of, words),
     }
 }

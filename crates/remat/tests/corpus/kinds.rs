@@ -33,13 +33,15 @@ kinds! { fusion_kind, FUSION_KINDS, FusionFault:
 kinds! { schedule_kind, SCHEDULE_KINDS, ScheduleFault:
     OtherSources NoSuchNode NoSuchOrigin RunsTwice OtherOp OtherNumberOfInputs OtherNumberOfOutputs NotLive StandsForOther
     NoSuchValue OtherProducer OtherType MadeAgain FreesNothing NeverRuns UpdatesAgain StateLost OtherNumberOfResults
-    ResultLost OtherResult
+    ResultLost OtherResult NoSuchSlot SlotOfOther SlotTaken SlotEmpty CopiesDead CopyOutOfRange CopyOfOtherType CopyOfOther
+    CopiedAgain StaysStored CarriesNoState CarriedElsewhere
 }
 
 kinds! { layout_kind, LAYOUT_KINDS, LayoutFault:
     ShortTable NoSuchNode NoSuchValue Malformed NoPlace Unaligned Outside Overlap MadeAgain FreedWhenDead ReadsDead ViewApart
     NoSuchPair SharedApart MayNotOverwrite TakesOverDead KeepsOldState OverwrittenWhenLive NoWorkspace StateLost StateMoved
-    Displaced WrongUse ArenaTooLarge
+    Displaced WrongUse ArenaTooLarge NoSuchSlot NoSuchStore CopiesDead CopiedAgain SlotTaken SlotEmpty OtherSize
+    StateMovedInStore StoreTooLarge
 }
 
 /// What was seen.

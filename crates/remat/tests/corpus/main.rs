@@ -8,6 +8,7 @@
 //! | `optimizer` | as JSON |
 //! | `roles` | what the values of the graph are for beside the loss, which is its first output (edit.rs) |
 //! | `order` | the nodes of the planning problem in the order of their runs; what can be freed is freed |
+//! | `moves` | copies to and from two stores: `stored V STORE`, and `at I STEP` for a step in front of step `I` of that plan |
 //! | `edit` | changes to the graph, the schedule or the layout before it is checked (edit.rs) |
 //!
 //! | expected | what is answered |
@@ -36,10 +37,12 @@ use remat::graph::Graph;
 use remat::ids::IdVec;
 use remat::layout::{self, Layout};
 use remat::optimizer::Optimizer;
-use remat::problem::{PlanningProblem, problem};
+use remat::problem::{PlanningProblem, with_stores};
+use remat::profile::StoreSpeed;
 use remat::rewrite::{self, Schedule};
 use remat::step::{TrainingStep, differentiate, evaluation_pass, prediction_pass, training_step};
-use remat_plan::{Bytes, NodeId, Plan, Status, free_early, simulate};
+use remat::store::{Kind, Setup};
+use remat_plan::{Bytes, NodeId, Plan, Status, Step, StoreId, ValueId, free_early, simulate_with};
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -54,7 +57,7 @@ fn cases_are_answered_as_written() {
 
 fn answer(asked: &Asked<'_>, section: &Section) -> Option<String> {
     Some(match section.name.as_str() {
-        "graph" | "optimizer" | "roles" | "order" | "edit" => return None,
+        "graph" | "optimizer" | "roles" | "order" | "moves" | "edit" => return None,
         "error" => asked.error(),
         "text" => asked.graph().to_text(),
         "dot" => asked.graph().to_dot(),
@@ -177,14 +180,46 @@ impl Asked<'_> {
     }
 
     fn problem(&self, graph: &Graph) -> PlanningProblem {
-        problem(graph, &IdVec::filled(graph.nodes.len(), 1.0)).expect("a valid problem")
+        let store = (Setup::new(Kind::Host), StoreSpeed::nominal());
+        let stores = if self.has("moves") { vec![store.clone(), store] } else { Vec::new() };
+        with_stores(graph, &IdVec::filled(graph.nodes.len(), 1.0), &stores).expect("a valid problem")
+    }
+
+    /// What is stored at the start, and the steps with the moves of the case between them.
+    fn moves(&self, steps: Vec<Step>) -> (Vec<(ValueId, StoreId)>, Vec<Step>) {
+        fn id(word: &str) -> usize {
+            word.trim_start_matches('%').parse().expect("a number")
+        }
+        let (mut stored, mut added): (_, Vec<(usize, Step)>) = (Vec::new(), Vec::new());
+        for line in self.optional("moves").lines() {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let (value, store) = (|word| ValueId::new(id(word)), |word| StoreId::new(id(word)));
+            let step = match words[..] {
+                ["stored", v, s] => {
+                    stored.push((value(v), store(s)));
+                    continue;
+                }
+                ["at", _, "free", v] => Step::Free(value(v)),
+                ["at", _, "out", v, s] => Step::Out(value(v), store(s)),
+                ["at", _, "in", v, s] => Step::In(value(v), store(s)),
+                ["at", _, "discard", v, s] => Step::Discard(value(v), store(s)),
+                _ => panic!("unknown move {line}"),
+            };
+            added.push((id(words[1]), step));
+        }
+        let mut all = Vec::new();
+        for position in 0..=steps.len() {
+            all.extend(added.iter().filter(|(at, _)| *at == position).map(|(_, step)| *step));
+            all.extend(steps.get(position));
+        }
+        (stored, all)
     }
 
     fn plan(&self, problem: &PlanningProblem) -> Plan {
         let numbers = self.case.section("order").split_whitespace();
         let order: Vec<NodeId> = numbers.map(|n| NodeId::new(n.parse().expect("a number"))).collect();
-        let steps = free_early(&problem.problem, &order);
-        let simulation = simulate(&problem.problem, &steps).expect("a valid order");
+        let (stored, steps) = self.moves(free_early(&problem.problem, &order));
+        let simulation = simulate_with(&problem.problem, &stored, &steps).expect("a valid order");
         Plan {
             problem: problem.problem.name.clone(),
             planner: "by hand".into(),
@@ -193,7 +228,7 @@ impl Asked<'_> {
             peak_bytes: simulation.peak,
             cost: simulation.cost,
             lower_bound: None,
-            stored: Vec::new(),
+            stored,
             steps,
         }
     }
@@ -251,6 +286,12 @@ fn layout_text(layout: &Layout) -> String {
     }
     for (node, offset) in layout.workspace.enumerate().filter_map(|(node, at)| Some((node, (*at)?))) {
         let _ = writeln!(text, "workspace {node} {offset}");
+    }
+    for (slot, offset) in layout.slots.enumerate() {
+        let _ = writeln!(text, "slot {slot} {offset}");
+    }
+    for (store, size) in layout.stores.iter().enumerate() {
+        let _ = writeln!(text, "store {store} {}", size.0);
     }
     for (node, pairs) in layout.shared.enumerate().filter(|(_, pairs)| !pairs.is_empty()) {
         let pairs: Vec<String> = pairs.iter().map(|(input, output)| format!("{input}:{output}")).collect();

@@ -38,7 +38,7 @@ impl Model {
             model::find(name).and_then(|m| m.build(&typed)).expect("the fixture's options are the model's");
         let step = training_step(forward.graph(), optimizer).expect("every model can be trained");
         let mut engine = Reference::new(step.graph.clone(), 2).expect("two threads can be had");
-        engine.initialise(0);
+        engine.initialise(0).expect("no store is involved");
         for source in &step.graph.sources {
             fill(&step.graph, source, &fixture.input, &mut engine);
         }
@@ -276,7 +276,7 @@ fn optimizers_over_five_updates() {
         }
         b.add_all(op, &inputs).unwrap();
         let mut engine = Reference::new(b.finish(), 1).unwrap();
-        engine.initialise(0);
+        engine.initialise(0).expect("no store is involved");
         as_floats_mut(engine.bytes_mut(parameter)).copy_from_slice(&fixture.start);
         assert_eq!(run.steps.len(), fixture.gradients.len());
         for (i, (expected, values)) in run.steps.iter().zip(&fixture.gradients).enumerate() {

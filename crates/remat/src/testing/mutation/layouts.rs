@@ -1,6 +1,6 @@
 //! Layouts with one thing wrong, and schedules that do not belong to their layout.
 
-use super::{Artefact, Kind, Mutant, Specimen, lines, mutant, position};
+use super::{Artefact, Kind, Mutant, Specimen, lines, moves, mutant, position};
 use crate::ids::{Id, IdVec, NodeId, ValueId};
 use crate::layout::{Layout, check};
 use crate::rewrite::{Schedule, Step};
@@ -91,6 +91,31 @@ pub const LAYOUTS: &[Kind<Laid>] = &[
     Kind { name: "late free", make: |of, c| change(of, c, |l, c| moved_free(l, c, true)) },
     Kind { name: "dropped free", make: |of, c| change(of, c, dropped_free) },
     Kind { name: "double free", make: |of, c| change(of, c, double_free) },
+    Kind { name: "moved slot", make: |of, c| moves::slot(of, c, moves::slot_anywhere) },
+    Kind { name: "slot outside", make: |of, c| moves::slot(of, c, moves::slot_outside) },
+    Kind { name: "slot not aligned", make: |of, c| moves::slot(of, c, |l, s, _| l.layout.slots[s] += 64) },
+    Kind {
+        name: "slot wraps around",
+        make: |of, c| moves::slot(of, c, |l, s, _| l.layout.slots[s] = u64::MAX - 4095),
+    },
+    Kind { name: "other size of a store", make: |of, c| change(of, c, moves::other_store_size) },
+    Kind {
+        name: "dropped copy in",
+        make: |of, c| change(of, c, |l, c| moves::dropped(&mut l.schedule, c, moves::is_in)),
+    },
+    Kind {
+        name: "lost discard",
+        make: |of, c| change(of, c, |l, c| moves::dropped(&mut l.schedule, c, moves::is_discard)),
+    },
+    Kind { name: "moved copy", make: |of, c| change(of, c, |l, c| moves::moved(&mut l.schedule, c)) },
+    Kind {
+        name: "freed before the copy",
+        make: |of, c| change(of, c, |l, c| moves::freed_before_copy(&mut l.schedule, c)),
+    },
+    Kind {
+        name: "slot of another value",
+        make: |of, c| change(of, c, |l, c| moves::slot_of_another(&mut l.schedule, c)),
+    },
 ];
 
 impl Artefact for Laid {
@@ -253,8 +278,9 @@ fn short_table(l: &mut Laid, choices: &mut Choices) -> Option<usize> {
     fn shorter<I: Id, T: Clone>(table: &IdVec<I, T>) -> IdVec<I, T> {
         table.iter().take(table.len() - 1).cloned().collect()
     }
-    let which = choices.below(3);
+    let which = choices.below(if l.layout.slots.is_empty() { 3 } else { 4 });
     match which {
+        3 => l.layout.slots = shorter(&l.layout.slots),
         0 => l.layout.offset = shorter(&l.layout.offset),
         1 => l.layout.workspace = shorter(&l.layout.workspace),
         _ => l.layout.shared = shorter(&l.layout.shared),

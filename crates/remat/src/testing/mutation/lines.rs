@@ -2,8 +2,9 @@
 
 use super::Laid;
 use crate::graph::{ALIGNMENT, Node};
-use crate::ids::{NodeId, ValueId};
+use crate::ids::{NodeId, SlotId, ValueId};
 use crate::rewrite::Step;
+use crate::store::PAGE;
 use std::collections::HashMap;
 
 /// Who a line belongs to.
@@ -22,6 +23,11 @@ struct Memory<'a> {
     /// The highest line that was ever used, and the most lines used during a run.
     highest: u64,
     most: u64,
+    /// The pages of each store, and the highest that was ever used.
+    pages: Vec<(Vec<Option<SlotId>>, usize)>,
+    /// Where state is now: by source, what holds it in memory and in stores.
+    now: HashMap<ValueId, ValueId>,
+    stored: HashMap<SlotId, Option<ValueId>>,
 }
 
 /// Whether nothing is read or written that belongs to somebody else, and the layout says how large it is.
@@ -34,16 +40,23 @@ fn follow(laid: &Laid) -> Option<()> {
     let is_whole = laid.layout.offset.len() == graph.values.len()
         && laid.layout.workspace.len() == graph.nodes.len()
         && laid.layout.shared.len() == graph.nodes.len()
+        && laid.layout.slots.len() == laid.schedule.slots.len()
         && laid.layout.arena.0.is_multiple_of(ALIGNMENT);
     let arena = usize::try_from(laid.layout.arena.0 / ALIGNMENT).ok().filter(|_| is_whole)?;
     let lines = vec![Owner::Nobody; arena];
-    let mut memory = Memory { laid, lines, lies_in: HashMap::new(), highest: 0, most: 0 };
-    for source in &graph.sources {
-        memory.claim(source.value)?;
+    let pages = laid.layout.stores.iter().map(|size| (vec![None; (size.0 / PAGE) as usize], 0)).collect();
+    let (now, stored) = (HashMap::new(), HashMap::new());
+    let mut memory = Memory { laid, lines, lies_in: HashMap::new(), highest: 0, most: 0, pages, now, stored };
+    let is_carried = |v: ValueId| laid.schedule.carried.iter().any(|carried| carried.source == v);
+    for value in graph.sources.iter().map(|source| source.value).filter(|&v| !is_carried(v)) {
+        memory.claim(value)?;
+        if graph.values[value].kind.is_state() {
+            memory.now.insert(value, value);
+        }
     }
-    // Where state is now: what took its place, by source.
-    let states = graph.sources.iter().map(|s| s.value).filter(|&v| graph.values[v].kind.is_state());
-    let mut now: HashMap<ValueId, ValueId> = states.map(|v| (v, v)).collect();
+    for carried in &laid.schedule.carried {
+        memory.fill(carried.begin, Some(carried.source))?;
+    }
     let steps = &laid.schedule.steps;
     for (at, step) in steps.iter().enumerate() {
         match *step {
@@ -51,19 +64,39 @@ fn follow(laid: &Laid) -> Option<()> {
             Step::Run(id) => {
                 let freed = steps[at + 1..].iter().map_while(|step| match step {
                     Step::Free(value) => Some(*value),
-                    Step::Run(_) => None,
+                    _ => None,
                 });
-                memory.run(id, &freed.collect::<Vec<_>>(), &mut now)?;
+                memory.run(id, &freed.collect::<Vec<_>>())?;
+            }
+            Step::Out(value, slot) => memory.copy_out(value, slot)?,
+            Step::In(slot, value) => memory.copy_in(slot, value)?,
+            Step::Discard(slot) => {
+                memory.stored.remove(&slot)?;
+                let pages = &mut memory.pages[laid.schedule.slots[slot].store.index()].0;
+                pages.iter_mut().filter(|owner| **owner == Some(slot)).for_each(|owner| *owner = None);
             }
         }
     }
     let offset = |v: ValueId| laid.layout.offset[v];
+    let place = |slot: SlotId| (laid.schedule.slots[slot].store, laid.layout.slots[slot]);
     let has_stayed =
-        now.iter().all(|(&from, &to)| memory.lies_in.contains_key(&to) && offset(from) == offset(to));
+        graph.sources.iter().map(|s| s.value).filter(|&v| graph.values[v].kind.is_state()).all(|state| {
+            let mut carried = laid.schedule.carried.iter().filter(|c| c.source == state).peekable();
+            match carried.peek() {
+                None => memory
+                    .now
+                    .get(&state)
+                    .is_some_and(|&to| memory.lies_in.contains_key(&to) && offset(state) == offset(to)),
+                Some(_) => carried.all(|c| {
+                    memory.stored.get(&c.end) == Some(&Some(state)) && place(c.begin) == place(c.end)
+                }),
+            }
+        });
     let is_placed = laid.placed.iter().all(|&(value, at)| offset(value) == Some(at));
+    let is_full = memory.pages.iter().all(|(pages, highest)| pages.len() == *highest);
     let is_exact =
         (memory.highest, memory.most) == (laid.layout.arena.0 / ALIGNMENT, laid.layout.used.0 / ALIGNMENT);
-    (has_stayed && is_placed && is_exact).then_some(())
+    (has_stayed && is_placed && is_exact && is_full).then_some(())
 }
 
 impl Memory<'_> {
@@ -95,13 +128,53 @@ impl Memory<'_> {
             return None;
         }
         self.lies_in.retain(|_, root| *root != value);
+        self.now.retain(|_, holder| *holder != value);
         let range = self.range(self.laid.layout.offset[value], self.n_lines(value))?;
         let own = self.lines[range].iter_mut().filter(|owner| **owner == Owner::Value(value));
         own.for_each(|owner| *owner = Owner::Nobody);
         Some(())
     }
 
-    fn run(&mut self, id: NodeId, freed: &[ValueId], now: &mut HashMap<ValueId, ValueId>) -> Option<()> {
+    /// A slot takes its pages.
+    fn fill(&mut self, slot: SlotId, state: Option<ValueId>) -> Option<()> {
+        let of = self.laid.schedule.slots.get(slot)?;
+        let first = Some(self.laid.layout.slots[slot]).filter(|offset| offset % PAGE == 0)? / PAGE;
+        let n = self.laid.schedule.graph.values.get(of.of)?.ty.bytes().div_ceil(PAGE);
+        let (pages, highest) = self.pages.get_mut(of.store.index())?;
+        let range = usize::try_from(first).ok()?..usize::try_from(first.checked_add(n)?).ok()?;
+        *highest = (*highest).max(range.end);
+        let pages = pages.get_mut(range)?;
+        pages.iter().all(Option::is_none).then(|| pages.fill(Some(slot)))?;
+        self.stored.insert(slot, state).is_none().then_some(())
+    }
+
+    fn has_size_of(&self, slot: SlotId, value: ValueId) -> bool {
+        let values = &self.laid.schedule.graph.values;
+        let of = self.laid.schedule.slots.get(slot).and_then(|slot| values.get(slot.of));
+        of.is_some_and(|of| of.ty.bytes() == values[value].ty.bytes())
+    }
+
+    fn copy_out(&mut self, value: ValueId, slot: SlotId) -> Option<()> {
+        let range = self.range(self.laid.layout.offset[value], self.n_lines(value))?;
+        let is_own = self.lines[range].iter().all(|owner| *owner == Owner::Value(value));
+        if !is_own || self.lies_in.get(&value) != Some(&value) || !self.has_size_of(slot, value) {
+            return None;
+        }
+        let state = self.now.iter().find(|(_, holder)| **holder == value).map(|(&source, _)| source);
+        self.fill(slot, state)
+    }
+
+    fn copy_in(&mut self, slot: SlotId, value: ValueId) -> Option<()> {
+        let state = *self.stored.get(&slot)?;
+        self.laid.schedule.graph.values.get(value).filter(|_| self.has_size_of(slot, value))?;
+        self.claim(value)?;
+        self.now.extend(state.map(|state| (state, value)));
+        let used = self.lines.iter().filter(|owner| **owner != Owner::Nobody).count() as u64;
+        self.most = self.most.max(used);
+        Some(())
+    }
+
+    fn run(&mut self, id: NodeId, freed: &[ValueId]) -> Option<()> {
         let (layout, graph) = (&self.laid.layout, &self.laid.schedule.graph);
         let node = graph.nodes.get(id)?;
         for &input in &node.inputs {
@@ -117,7 +190,7 @@ impl Memory<'_> {
             self.lies_in.insert(y, self.lies_in[&x]);
             return (layout.offset[y] == layout.offset[x]).then_some(());
         }
-        let placed = self.hand_over(id, node, freed, now)?;
+        let placed = self.hand_over(id, node, freed)?;
         for (o, &output) in node.outputs.iter().enumerate() {
             if !placed.contains(&o) {
                 self.claim(output)?;
@@ -136,13 +209,7 @@ impl Memory<'_> {
     }
 
     /// Outputs that lie on an input which ends here; returns their places.
-    fn hand_over(
-        &mut self,
-        id: NodeId,
-        node: &Node,
-        freed: &[ValueId],
-        now: &mut HashMap<ValueId, ValueId>,
-    ) -> Option<Vec<usize>> {
+    fn hand_over(&mut self, id: NodeId, node: &Node, freed: &[ValueId]) -> Option<Vec<usize>> {
         let (layout, graph) = (&self.laid.layout, &self.laid.schedule.graph);
         let types = graph.input_types(node);
         let (consumed, allowed) = (node.op.def().consumes(&types), node.op.def().reuse(&types));
@@ -163,7 +230,7 @@ impl Memory<'_> {
             placed.push(o);
             if consumed.contains(&(i, o)) {
                 self.lies_in.retain(|_, lies_in| *lies_in != root);
-                if let Some(state) = now.values_mut().find(|value| **value == root) {
+                if let Some(state) = self.now.values_mut().find(|value| **value == root) {
                     *state = output;
                 }
             } else if !(allowed.contains(&(i, o)) && freed.contains(&root)) {

@@ -9,7 +9,9 @@ mod attributes;
 mod fusions;
 mod layouts;
 mod lines;
+mod moves;
 mod plans;
+mod recount;
 mod replay;
 mod schedules;
 

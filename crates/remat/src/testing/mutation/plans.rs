@@ -1,8 +1,9 @@
 //! Plans with one thing wrong.
 
+use super::recount::count;
 use super::{Artefact, Kind, Mutant, Specimen, mutant, pairs, position};
 use crate::testing::Choices;
-use remat_plan::{Bytes, NodeId, Plan, Problem, Status, Step, ValueId, check};
+use remat_plan::{Bytes, NodeId, Plan, Problem, Status, Step, StoreId, ValueId, check};
 
 /// All kinds of wrong plans.
 pub const PLANS: &[Kind<Plan>] = &[
@@ -31,6 +32,35 @@ pub const PLANS: &[Kind<Plan>] = &[
     Kind {
         name: "no such value",
         make: |of, c| steps(of, c, |of, s, c| insert(s, c, Step::Free(past_values(of)))),
+    },
+    Kind { name: "dropped copy", make: |of, c| steps(of, c, |_, s, c| Some(s.remove(copy(s, c)?))) },
+    Kind { name: "second copy", make: |of, c| steps(of, c, second_copy) },
+    Kind { name: "moved copy", make: |of, c| steps(of, c, |_, s, c| move_step(s, copy(s, c)?, c)) },
+    Kind { name: "another store", make: |of, c| steps(of, c, another_store) },
+    Kind { name: "freed before the copy", make: |of, c| steps(of, c, freed_before_copy) },
+    Kind {
+        name: "state not stored",
+        make: |of, c| stored(of, c, |plan, c| Some(plan.stored.remove(c.below(plan.stored.len())))),
+    },
+    Kind {
+        name: "state stored twice",
+        make: |of, c| {
+            stored(of, c, |plan, c| {
+                let again = plan.stored[c.below(plan.stored.len())];
+                plan.stored.push(again);
+                Some(again)
+            })
+        },
+    },
+    Kind {
+        name: "state stored elsewhere",
+        make: |of, c| {
+            stored(of, c, |plan, c| {
+                let at = c.below(plan.stored.len());
+                plan.stored[at].1 = StoreId::new(plan.stored[at].1.index() + 1);
+                Some(plan.stored[at])
+            })
+        },
     },
     Kind { name: "claimed peak", make: |of, c| claim(of, |p| p.peak_bytes = other_bytes(p.peak_bytes, c)) },
     Kind {
@@ -62,7 +92,7 @@ impl Artefact for Plan {
         let problem = &of.prepared.problem.problem;
         let is_close = |a: f64, b: f64| (a - b).abs() <= 1e-9 * a.abs().max(b.abs());
         // What it claims about itself was not changed, so only the steps can be wrong.
-        count(problem, &self.steps).is_some_and(|(peak, cost)| {
+        count(problem, self).is_some_and(|(peak, cost)| {
             peak == self.peak_bytes.0 && peak <= self.budget_bytes.0 && is_close(cost, self.cost)
         })
     }
@@ -88,6 +118,50 @@ fn claim(of: &Specimen, change: impl FnOnce(&mut Plan)) -> Option<Mutant<Plan>> 
     let mut plan = of.program.plan().clone();
     change(&mut plan);
     mutant("its claims", plan)
+}
+
+/// A change of what is stored at the start, where anything is.
+fn stored<T: std::fmt::Debug>(
+    of: &Specimen,
+    choices: &mut Choices,
+    change: fn(&mut Plan, &mut Choices) -> Option<T>,
+) -> Option<Mutant<Plan>> {
+    let mut plan = of.program.plan().clone();
+    if plan.stored.is_empty() {
+        return None;
+    }
+    let changed = change(&mut plan, choices)?;
+    mutant(format!("{changed:?}"), plan)
+}
+
+fn copy(steps: &[Step], choices: &mut Choices) -> Option<usize> {
+    position(steps, choices, |_, step| step.uses_store())
+}
+
+fn second_copy(_of: &Specimen, steps: &mut Vec<Step>, choices: &mut Choices) -> Option<Step> {
+    let step = steps[copy(steps, choices)?];
+    insert(steps, choices, step)
+}
+
+fn another_store(_of: &Specimen, steps: &mut Vec<Step>, choices: &mut Choices) -> Option<Step> {
+    let at = copy(steps, choices)?;
+    let other = |store: StoreId| StoreId::new(store.index() ^ 1);
+    steps[at] = match steps[at] {
+        Step::Out(v, s) => Step::Out(v, other(s)),
+        Step::In(v, s) => Step::In(v, other(s)),
+        Step::Discard(v, s) => Step::Discard(v, other(s)),
+        step => step,
+    };
+    Some(steps[at])
+}
+
+fn freed_before_copy(_of: &Specimen, steps: &mut Vec<Step>, choices: &mut Choices) -> Option<Step> {
+    let at = position(steps, choices, |_, step| matches!(step, Step::Out(..)))?;
+    let Step::Out(value, _) = steps[at] else { return None };
+    let free = steps[at..].iter().position(|step| *step == Step::Free(value))? + at;
+    let step = steps.remove(free);
+    steps.insert(at, step);
+    Some(step)
 }
 
 fn problem(of: &Specimen) -> &Problem {
@@ -187,66 +261,4 @@ fn lost_output(of: &Specimen, steps: &mut Vec<Step>, choices: &mut Choices) -> O
     let step = Step::Free(outputs[position(outputs, choices, |_, _| true)?]);
     steps.push(step);
     Some(step)
-}
-
-/// Peak and cost of steps, or `None` if they are not a plan: docs/formats.md, sentence by sentence, with the live values
-/// found anew for every step.
-fn count(problem: &Problem, steps: &[Step]) -> Option<(u64, f64)> {
-    let bytes = |v: &ValueId| problem.values[v.index()].bytes.0;
-    let (mut peak, mut cost) = (None, 0.0);
-    for at in 0..=steps.len() {
-        let live = live(problem, &steps[..at]);
-        match steps.get(at) {
-            None => {
-                let runs_all = problem.node_ids().all(|node| steps.contains(&Step::Compute(node)));
-                let keeps_all = problem.outputs.iter().all(|v| live.contains(v));
-                return (runs_all && keeps_all).then_some((peak?, cost));
-            }
-            Some(Step::Free(value)) if !live.contains(value) => return None,
-            Some(Step::Free(_)) => {}
-            // Steps of the engine have no stores.
-            Some(Step::Out(..) | Step::In(..) | Step::Discard(..)) => return None,
-            Some(&Step::Compute(id)) => {
-                let node = problem.node(id);
-                let has_run = steps[..at].contains(&Step::Compute(id));
-                if has_run && !node.recompute || !node.inputs.iter().all(|v| live.contains(v)) {
-                    return None;
-                }
-                let freed: Vec<ValueId> = (steps[at + 1..].iter())
-                    .map_while(|step| if let Step::Free(v) = step { Some(*v) } else { None })
-                    .collect();
-                let mut used = problem.fixed_bytes.0 + node.workspace_bytes.0;
-                used += live.iter().filter(|v| !node.consumes.contains(v)).map(bytes).sum::<u64>();
-                used += node.outputs.iter().map(bytes).sum::<u64>();
-                let mut taken: Vec<ValueId> = Vec::new();
-                for (i, o) in &node.reuse {
-                    let dies = freed.contains(i) && !node.consumes.contains(i);
-                    let fits = bytes(o) <= bytes(i) && !live.contains(o);
-                    if dies && fits && !taken.contains(i) && !taken.contains(o) {
-                        taken.extend([*i, *o]);
-                        used -= bytes(o);
-                    }
-                }
-                peak = peak.max(Some(used));
-                cost += node.cost;
-            }
-        }
-    }
-    None
-}
-
-fn live(problem: &Problem, steps: &[Step]) -> Vec<ValueId> {
-    let mut live = problem.inputs.clone();
-    for step in steps {
-        match step {
-            Step::Free(value) => live.retain(|v| v != value),
-            Step::Compute(node) => {
-                let node = problem.node(*node);
-                live.retain(|v| !node.consumes.contains(v) && !node.outputs.contains(v));
-                live.extend(&node.outputs);
-            }
-            Step::Out(..) | Step::In(..) | Step::Discard(..) => {}
-        }
-    }
-    live
 }

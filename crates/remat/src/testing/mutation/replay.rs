@@ -2,7 +2,7 @@
 
 use crate::exec::{as_floats_mut, init};
 use crate::graph::{DType, Graph, Init, Storage};
-use crate::ids::ValueId;
+use crate::ids::{SlotId, ValueId};
 use crate::op::{Buffer, Fill, Io, Owned};
 use crate::rewrite::{Schedule, Step};
 use crate::testing::{Numbers, RUN};
@@ -14,6 +14,10 @@ pub(super) fn results(original: &Graph, schedule: &Schedule) -> Option<Vec<Vec<u
     let graph = &schedule.graph;
     let storage = Storage::compute(graph);
     let mut memory: BTreeMap<ValueId, Owned> = sources(graph);
+    let mut stored: HashMap<SlotId, Owned> = HashMap::new();
+    for carried in &schedule.carried {
+        stored.insert(carried.begin, memory.remove(&carried.source)?);
+    }
     for step in &schedule.steps {
         match *step {
             Step::Free(value) => {
@@ -21,14 +25,33 @@ pub(super) fn results(original: &Graph, schedule: &Schedule) -> Option<Vec<Vec<u
                 memory.retain(|&v, _| storage.root[v] != value);
             }
             Step::Run(node) => run(graph, node, &mut memory)?,
+            Step::Out(value, slot) => {
+                if stored.insert(slot, memory.get(&value)?.clone()).is_some() {
+                    return None;
+                }
+            }
+            Step::In(slot, value) => {
+                if memory.insert(value, stored.get(&slot)?.clone()).is_some() {
+                    return None;
+                }
+            }
+            Step::Discard(slot) => drop(stored.remove(&slot)?),
         }
     }
     let replaced: HashMap<ValueId, ValueId> = original.updates().into_iter().collect();
     let states = original.sources.iter().map(|s| s.value).filter(|&v| original.values[v].kind.is_state());
-    let states = states.map(|state| replaced.get(&state).copied().unwrap_or(state));
     // A result may be a copy; its place in the list says what it stands for.
-    let asked = graph.outputs.iter().copied().chain(states);
-    asked.map(|value| memory.get(&value).map(|owned| owned.bytes().to_vec())).collect()
+    let results = graph.outputs.iter().map(|value| memory.get(value));
+    let states = states.map(|state| {
+        let last = replaced.get(&state).copied().unwrap_or(state);
+        let mut carried = schedule.carried.iter().filter(|carried| carried.source == state);
+        match carried.next() {
+            Some(carried) => stored.get(&carried.end),
+            // Any copy of it will do.
+            None => memory.iter().find(|(value, _)| schedule.original(**value) == last).map(|found| found.1),
+        }
+    });
+    results.chain(states).map(|owned| owned.map(|owned| owned.bytes().to_vec())).collect()
 }
 
 fn run(graph: &Graph, id: crate::ids::NodeId, memory: &mut BTreeMap<ValueId, Owned>) -> Option<()> {

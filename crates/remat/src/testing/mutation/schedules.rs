@@ -1,7 +1,7 @@
 //! Schedules with one thing wrong.
 
 use super::attributes::{other_attributes, other_stream};
-use super::{Artefact, Kind, Mutant, Specimen, mutant, pairs, position, replay};
+use super::{Artefact, Kind, Mutant, Specimen, moves, mutant, pairs, position, replay};
 use crate::graph::{Init, Kind as ValueKind, Node};
 use crate::ids::{Id, NodeId, ValueId};
 use crate::op::Effect;
@@ -55,6 +55,35 @@ pub const SCHEDULES: &[Kind<Schedule>] = &[
         name: "no such value",
         make: |of, c| change(of, c, |s, c| insert(s, Step::Free(ValueId::new(s.graph.values.len())), c)),
     },
+    Kind {
+        name: "dropped copy out",
+        make: |of, c| change(of, c, |s, c| moves::dropped(s, c, moves::is_out)),
+    },
+    Kind { name: "dropped copy in", make: |of, c| change(of, c, |s, c| moves::dropped(s, c, moves::is_in)) },
+    Kind {
+        name: "lost discard",
+        make: |of, c| change(of, c, |s, c| moves::dropped(s, c, moves::is_discard)),
+    },
+    Kind {
+        name: "second copy out",
+        make: |of, c| change(of, c, |s, c| moves::repeated(s, c, moves::is_out)),
+    },
+    Kind { name: "second copy in", make: |of, c| change(of, c, |s, c| moves::repeated(s, c, moves::is_in)) },
+    Kind {
+        name: "second discard",
+        make: |of, c| change(of, c, |s, c| moves::repeated(s, c, moves::is_discard)),
+    },
+    Kind { name: "moved copy", make: |of, c| change(of, c, moves::moved) },
+    Kind { name: "read before arrival", make: |of, c| change(of, c, moves::read_before_arrival) },
+    Kind { name: "freed before the copy", make: |of, c| change(of, c, moves::freed_before_copy) },
+    Kind { name: "discarded before it is read", make: |of, c| change(of, c, moves::early_discard) },
+    Kind { name: "another slot", make: |of, c| change(of, c, moves::another_slot) },
+    Kind { name: "another store", make: |of, c| change(of, c, moves::another_store) },
+    Kind { name: "slot of another value", make: |of, c| change(of, c, moves::slot_of_another) },
+    Kind { name: "copy of another value", make: |of, c| change(of, c, moves::copy_of_another) },
+    Kind { name: "stale buffer", make: |of, c| change(of, c, moves::stale_buffer) },
+    Kind { name: "state not carried", make: |of, c| change(of, c, moves::not_carried) },
+    Kind { name: "carried from another slot", make: |of, c| change(of, c, moves::carried_from_another) },
 ];
 
 impl Artefact for Schedule {

@@ -1,5 +1,6 @@
 //! One random step through the whole pipeline, in every way, against the oracle; and what a failure tells.
 
+use super::plans::stores;
 use super::{Choices, RandomStep, WAYS, evaluation, random_step, shrink};
 use crate::graph::Graph;
 use crate::op::fused::Fused;
@@ -28,6 +29,10 @@ pub struct Seen {
     pub n_programs: usize,
     /// Of these, programs that compute something again.
     pub n_recomputing: usize,
+    /// Programs that copy something to or from a store.
+    pub n_moving: usize,
+    /// Programs whose state, or some of it, rests in a store between steps.
+    pub n_resting: usize,
     /// Evaluations in the memory of a program.
     pub n_evaluations: usize,
     /// Steps whose loss is not finite.
@@ -44,6 +49,8 @@ impl Seen {
         self.n_steps += other.n_steps;
         self.n_programs += other.n_programs;
         self.n_recomputing += other.n_recomputing;
+        self.n_moving += other.n_moving;
+        self.n_resting += other.n_resting;
         self.n_evaluations += other.n_evaluations;
         self.n_endless += other.n_endless;
         self.ops.extend(other.ops);
@@ -66,6 +73,7 @@ pub fn check_step(of: &RandomStep, choices: &mut Choices) -> Result<Seen, String
     let apart = training_step(&of.forward, &of.optimizer).map_err(says)?;
     let costs = Costs::Analytic(Machine::nominal(2));
     let prepared = prepare(&of.forward, &of.optimizer, costs, |_, _| {}).map_err(says)?;
+    let prepared = prepared.with_stores(&stores(choices)).map_err(says)?;
     for graph in [&apart.graph, &prepared.step.graph] {
         seen.add_ops(graph);
         let read = Graph::from_text(&graph.to_text()).map_err(says)?;
@@ -81,12 +89,14 @@ pub fn check_step(of: &RandomStep, choices: &mut Choices) -> Result<Seen, String
         let programs = (way.make)(&prepared, choices).map_err(says)?;
         for (name, program) in programs {
             // Plans that differ only in their budget are run once.
-            if !done.insert(format!("{:?}", program.plan().steps)) {
+            if !done.insert(format!("{:?} {:?}", program.plan().stored, program.plan().steps)) {
                 continue;
             }
             seen.ways.insert(way.name);
             seen.n_programs += 1;
             seen.n_recomputing += usize::from(program.schedule().n_recomputes() > 0);
+            seen.n_moving += usize::from(program.schedule().n_copies() > 0);
+            seen.n_resting += usize::from(!program.schedule().carried.is_empty());
             let n_threads = 1 + choices.below(2);
             oracle.check(&program, n_threads).map_err(|fault| format!("{name}: {fault}"))?;
             // The largest arena, and some others.
@@ -142,8 +152,9 @@ pub fn specimen(seed: u64) -> crate::Result<Option<Specimen>> {
     let step = random_step(&mut Choices::of_seed(seed))?;
     let before = training_step(&step.forward, &step.optimizer)?;
     let costs = Costs::Analytic(Machine::nominal(2));
-    let prepared = prepare(&step.forward, &step.optimizer, costs, |_, _| {})?;
     let mut choices = Choices::of_seed(seed ^ PLANS);
+    let prepared =
+        prepare(&step.forward, &step.optimizer, costs, |_, _| {})?.with_stores(&stores(&mut choices))?;
     // Plans of any order have more that can be broken than those of planners.
     for way in WAYS.iter().rev() {
         let programs = (way.make)(&prepared, &mut choices)?;

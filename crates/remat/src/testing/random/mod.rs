@@ -21,6 +21,7 @@ mod grow;
 mod images;
 mod layers;
 mod losses;
+mod moves;
 mod plans;
 
 pub use campaign::{Failure, Seen, check_seed, check_step, specimen};

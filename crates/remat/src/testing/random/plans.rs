@@ -1,9 +1,15 @@
 //! The ways to make a program of a step: every planner, checkpoints by hand, and plans that no planner would make.
 
 use super::Choices;
+use super::moves::{Moved, with_moves};
 use crate::error::{Error, Result};
 use crate::pipeline::{Fit, Prepared, Program, checkpoint, compile, program};
-use remat_plan::{Bytes, NodeId, PLANNERS, Plan, Problem, Request, Status, Step, ValueId, simulate};
+use crate::profile::StoreSpeed;
+use crate::store::{Kind, Setup, Trouble};
+use remat_plan::{
+    Bytes, NodeId, PLANNERS, Plan, Problem, Request, Status, Step, StoreId, ValueId, simulate_with,
+};
+use std::time::Duration;
 
 /// Work of each planner: these graphs are small, though too large for a search through all plans.
 const EFFORT: f64 = 0.002;
@@ -30,7 +36,36 @@ pub const WAYS: &[Way] = &[
     Way { name: "planners", make: planners },
     Way { name: "by hand", make: by_hand },
     Way { name: "any order", make: any_order },
+    Way { name: "moved", make: moved },
 ];
+
+/// Stores for a step: none, one or two, of both kinds, whose copies may be late.
+pub(super) fn stores(choices: &mut Choices) -> Vec<(Setup, StoreSpeed)> {
+    let mut kinds = vec![Kind::Host, Kind::File(std::env::temp_dir())];
+    kinds.rotate_left(choices.below(2));
+    kinds.truncate(choices.below(3));
+    let delay = Duration::from_micros(choices.one_of(&[0, 0, 300]));
+    let trouble = Trouble { delay, seed: choices.below(1000) as u64, ..Trouble::default() };
+    kinds.into_iter().map(|kind| (Setup { kind, trouble }, StoreSpeed::nominal())).collect()
+}
+
+/// Plans that move values to stores and back for no reason, and that leave state there.
+fn moved(prepared: &Prepared, choices: &mut Choices) -> Result<Vec<(String, Program)>> {
+    let problem = &prepared.problem.problem;
+    if problem.stores.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut programs = Vec::new();
+    for one_in in [2, 5] {
+        let kept = &prepared.keep_all.plan().steps;
+        let steps = Wander::new(problem).run(choices, 20).filter(|_| !choices.once_in(3));
+        let Moved { stored, steps } =
+            with_moves(problem, &steps.unwrap_or_else(|| kept.clone()), choices, one_in);
+        let program = carry_out(prepared, "moved", stored, steps)?;
+        programs.push((format!("moved, one in {one_in}"), program));
+    }
+    Ok(programs)
+}
 
 /// Every planner at a budget of its own; what it refuses must be above the budget.
 fn planners(prepared: &Prepared, choices: &mut Choices) -> Result<Vec<(String, Program)>> {
@@ -79,27 +114,37 @@ fn any_order(prepared: &Prepared, choices: &mut Choices) -> Result<Vec<(String, 
     let problem = &prepared.problem.problem;
     for one_in in [5, 20, 1 << 30] {
         let Some(steps) = Wander::new(problem).run(choices, one_in) else { continue };
-        let bug = |faults| Error::Bug { stage: "any order", faults };
-        let found = simulate(problem, &steps).map_err(|fault| bug(vec![fault.to_string()]))?;
-        let plan = Plan {
-            problem: problem.name.clone(),
-            planner: "any order".to_owned(),
-            status: Status::Feasible,
-            budget_bytes: found.peak,
-            peak_bytes: found.peak,
-            cost: found.cost,
-            lower_bound: None,
-            stored: Vec::new(),
-            steps,
-        };
-        let faults = remat_plan::check(problem, &plan);
-        if !faults.is_empty() {
-            return Err(bug(faults.iter().map(ToString::to_string).collect()));
-        }
-        let enough = Bytes(u64::MAX);
-        return Ok(vec![("any order".to_owned(), program(prepared, &plan, enough)?)]);
+        return Ok(vec![("any order".to_owned(), carry_out(prepared, "any order", Vec::new(), steps)?)]);
     }
     Ok(Vec::new())
+}
+
+/// The program of steps that no planner made.
+fn carry_out(
+    prepared: &Prepared,
+    name: &'static str,
+    stored: Vec<(ValueId, StoreId)>,
+    steps: Vec<Step>,
+) -> Result<Program> {
+    let problem = &prepared.problem.problem;
+    let found = simulate_with(problem, &stored, &steps);
+    let found = found.map_err(|fault| Error::bug(name, [fault.to_string()]))?;
+    let plan = Plan {
+        problem: problem.name.clone(),
+        planner: name.to_owned(),
+        status: Status::Feasible,
+        budget_bytes: found.peak,
+        peak_bytes: found.peak,
+        cost: found.cost,
+        lower_bound: None,
+        stored,
+        steps,
+    };
+    let faults = remat_plan::check(problem, &plan);
+    if !faults.is_empty() {
+        return Err(Error::bug(name, faults));
+    }
+    program(prepared, &plan, Bytes(u64::MAX))
 }
 
 /// A walk through a problem in a random order.
