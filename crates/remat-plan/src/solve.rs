@@ -38,7 +38,7 @@ pub fn solve(problem: &Problem, planner: &str, request: &Request) -> Result<Outc
         .iter()
         .find(|info| info.name == planner)
         .ok_or_else(|| Error::UnknownPlanner { name: planner.to_string() })?;
-    let outcome = match problem.stores.is_empty() {
+    let outcome = match problem.stores.is_empty() || info.name == "exhaustive" {
         true => (info.plan)(problem, request),
         false => beside_stores((info.plan)(&problem.without_stores(), request), problem),
     };

@@ -2,11 +2,12 @@
 
 mod common;
 
+use common::naive::{Naive, cheapest};
 use common::stores::{claimed, random_plan, random_problem_with_stores};
 use common::{NO_INSTANCES, Random, planning_dir, skip};
 use remat_plan::{
-    NodeId, Outcome, PLAN_SCHEMA_2, Plan, Problem, Request, Step, StoreId, ValueId, check, memory_floor,
-    solve,
+    Bytes, NodeId, Outcome, PLAN_SCHEMA_2, Plan, Problem, Request, Step, StoreId, ValueId, check,
+    memory_floor, solve,
 };
 use std::io::Write as _;
 use std::process::{Command, Stdio};
@@ -147,7 +148,7 @@ fn planners_leave_stores_alone_and_claim_no_more_than_they_know() {
     for seed in 0..60 {
         let problem = random_problem_with_stores(seed, 10);
         let budget = memory_floor(&problem.without_stores()).bytes;
-        for planner in ["best", "save-all", "exhaustive"] {
+        for planner in ["best", "save-all"] {
             let outcome = solve(&problem, planner, &Request::new(budget).effort(0.1)).expect("a valid plan");
             match outcome.plan() {
                 Some(plan) => {
@@ -161,4 +162,43 @@ fn planners_leave_stores_alone_and_claim_no_more_than_they_know() {
             }
         }
     }
+}
+
+/// The exhaustive planner against brute force that has none of its ideas.
+#[test]
+fn exhaustive_search_finds_the_cheapest_plan() {
+    const MOST_STATES: usize = 3_000;
+    let (mut n_equal, mut n_moved, mut n_impossible) = (0, 0, 0);
+    for seed in 0..1_200 {
+        let problem = random_problem_with_stores(seed, 4);
+        if problem.values.len() > 5 {
+            continue;
+        }
+        let floor = memory_floor(&problem).bytes;
+        for budget in [floor, floor + Bytes(2)] {
+            let request = Request::new(budget).effort(0.3);
+            let name = format!("seed {seed}, budget {budget}");
+            match solve(&problem, "exhaustive", &request).expect("a valid plan") {
+                // What fits without recomputing or moving anything needs no second opinion.
+                Outcome::Optimal(plan) if plan.cost > problem.base_cost() || plan.uses_stores() => {
+                    match cheapest(&problem, budget.0, plan.cost, MOST_STATES) {
+                        Naive::Unknown => continue,
+                        answer => assert_eq!(answer, Naive::Cost(plan.cost), "{name}"),
+                    }
+                    n_equal += 1;
+                    n_moved += u32::from(plan.uses_stores());
+                }
+                Outcome::Infeasible { why, .. } if why.is_proof() => {
+                    let most = 2.0 * problem.base_cost() + 4.0;
+                    let answer = cheapest(&problem, budget.0, most, MOST_STATES);
+                    assert!(!matches!(answer, Naive::Cost(_)), "{name}: {answer:?}");
+                    n_impossible += u32::from(answer == Naive::None);
+                }
+                _ => {}
+            }
+        }
+    }
+    let counts = [n_equal, n_moved, n_impossible];
+    let is_enough = counts.iter().zip([60, 50, 2]).all(|(&n, least)| n > least);
+    assert!(is_enough, "equal, of these with copies, without a plan: {counts:?}");
 }
