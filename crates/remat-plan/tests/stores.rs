@@ -2,15 +2,14 @@
 
 mod common;
 
+use common::external::{External, NO_CHECKER};
 use common::naive::{Naive, cheapest};
 use common::stores::{claimed, random_plan, random_problem_with_stores};
-use common::{NO_INSTANCES, Random, planning_dir, skip};
+use common::{Random, skip};
 use remat_plan::{
     Bytes, NodeId, Outcome, PLAN_SCHEMA_2, Plan, Problem, Request, Step, StoreId, ValueId, check,
     memory_floor, solve,
 };
-use std::io::Write as _;
-use std::process::{Command, Stdio};
 
 const N_CASES: u64 = 400;
 
@@ -96,50 +95,18 @@ fn both_forms_hold_the_same() {
     }
 }
 
-/// Reads lines of [problem, plan] and answers each with whether it is valid, its peak and its cost.
-const ASK: &str = "
-import json, sys
-sys.path.insert(0, sys.argv[1])
-from check_plan2 import check
-for line in sys.stdin:
-    report = check(*json.loads(line))
-    print(int(report.ok), report.peak, float(report.cost).hex(), *report.faults[:2], flush=True)
-";
-
 #[test]
 fn the_external_checker_agrees() {
-    const NAME: &str = "the_external_checker_agrees";
-    let Some(folder) = planning_dir().filter(|folder| folder.join("check_plan2.py").exists()) else {
-        return skip(NAME, NO_INSTANCES);
+    let Some(mut external) = External::start() else {
+        return skip("the_external_checker_agrees", NO_CHECKER);
     };
-    let mut lines = String::new();
-    let mut expected = Vec::new();
     for (problem, plan, mut random) in cases() {
         let (stored, steps) = mutated(&problem, &plan, &mut random);
         let broken = Plan { stored, steps, ..plan.clone() };
         for plan in [plan, broken] {
-            // Names of stores that do not exist are no plan for either of them.
-            let text = plan.to_json().replace("remat.plan/1", PLAN_SCHEMA_2);
-            expected.push((check(&problem, &plan).is_empty(), plan.clone()));
-            lines += &format!("[{},{text}]\n", problem.to_json());
+            let (is_valid, answer) = external.ask(&problem, &plan);
+            assert_eq!(is_valid, check(&problem, &plan).is_empty(), "{answer}\n{}", plan.to_json());
         }
-    }
-    let child = Command::new("python3")
-        .args(["-c", ASK])
-        .arg(&folder)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn();
-    let Ok(mut child) = child else { return skip(NAME, "no python3 was found") };
-    let mut stdin = child.stdin.take().expect("a pipe");
-    let writer = std::thread::spawn(move || stdin.write_all(lines.as_bytes()));
-    let output = child.wait_with_output().expect("python3 ends");
-    writer.join().expect("the writer ends").expect("python3 reads everything");
-    let answers = String::from_utf8(output.stdout).expect("text");
-    assert_eq!(answers.lines().count(), expected.len());
-    for (answer, (is_valid, plan)) in answers.lines().zip(&expected) {
-        let said = answer.starts_with('1');
-        assert_eq!(said, *is_valid, "{answer}\n{}", plan.to_json());
     }
 }
 

@@ -24,13 +24,13 @@ use weights::{Available, Taken, Weights, best_weights};
 /// How often the weights of a cut are improved at most.
 const MOST_ROUNDS: usize = 40;
 /// The bound of a cut is good enough when it may rise by this share of the cost of all nodes at most.
-const CLOSE: f64 = 2e-5;
+const CLOSE: f64 = 1e-6;
 /// How far the weights move towards the proposed ones.
 const STEP: f64 = 0.5;
 /// Work of a bound that is wanted at once.
 const QUICK_WORK: f64 = 1e7;
 /// Cuts that are tried first.
-const N_SPREAD: usize = 24;
+const N_SPREAD: usize = 100;
 
 /// One cut of a problem with stores.
 pub(crate) struct MovingCut<'a> {
