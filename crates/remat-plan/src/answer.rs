@@ -4,6 +4,7 @@
 //! bound; or the lowest peak, with a proof where the budget is below the memory floor.
 
 use crate::bounds::memory_floor::memory_floor;
+use crate::bounds::moving::quick_cost_bound;
 use crate::bounds::one_cut::quick_bound;
 use crate::outcome::{Outcome, StopReason, Why};
 use crate::plan::{Plan, Status};
@@ -101,7 +102,7 @@ pub(crate) fn outcome_with_bound(
     if is_optimal { Outcome::Optimal(plan) } else { Outcome::Feasible(plan, stop) }
 }
 
-/// Turns the plan of a problem with stores into an outcome. `bound`: no plan within the budget costs less.
+/// Turns the plan of a problem with stores into an outcome. `bound`: no plan within the budget costs less; a few cuts may raise it.
 pub(crate) fn outcome_moving(
     problem: &Problem,
     request: &Request,
@@ -115,7 +116,11 @@ pub(crate) fn outcome_moving(
     if result.peak > request.budget {
         return not_reached(problem, request, result.peak.0.min(i64::MAX as u64) as i64);
     }
-    let bound = bound.max(problem.base_cost());
+    let budget = request.budget.0.min(i64::MAX as u64) as i64;
+    let bound = match bound.max(problem.base_cost()) {
+        bound if bound < result.cost => bound.max(quick_cost_bound(problem, budget, result.cost)),
+        bound => bound,
+    };
     let is_optimal = result.cost - bound <= 1e-12 * bound;
     let plan = Plan {
         problem: problem.name.clone(),

@@ -3,9 +3,10 @@
 //! A planner that does not use the stores of a problem plans as if all memory were inside the budget, and its answer claims no
 //! more than that proves.
 
+use crate::bounds::moving::quick_cost_bound;
 use crate::check::{Fault, check};
 use crate::outcome::{Outcome, StopReason, Why};
-use crate::plan::Status;
+use crate::plan::{Plan, Status};
 use crate::planners::PLANNERS;
 use crate::problem::Problem;
 use crate::request::Request;
@@ -40,7 +41,7 @@ pub fn solve(problem: &Problem, planner: &str, request: &Request) -> Result<Outc
         .ok_or_else(|| Error::UnknownPlanner { name: planner.to_string() })?;
     let outcome = match problem.stores.is_empty() || info.uses_stores {
         true => (info.plan)(problem, request),
-        false => beside_stores((info.plan)(&problem.without_stores(), request), problem),
+        false => beside_stores((info.plan)(&problem.without_stores(), request), problem, request),
     };
     if let Some(plan) = outcome.plan() {
         let faults = check(problem, plan);
@@ -52,18 +53,19 @@ pub fn solve(problem: &Problem, planner: &str, request: &Request) -> Result<Outc
 }
 
 /// The answer of a planner that does not use the stores of the problem. With them a plan may cost less or need less memory,
-/// so of what the planner proved only this is left: that nothing costs less than running every node once.
-fn beside_stores(outcome: Outcome, problem: &Problem) -> Outcome {
-    let least = problem.base_cost();
+/// so what the planner proved does not hold any more, and a bound that knows the stores takes its place.
+fn beside_stores(outcome: Outcome, problem: &Problem, request: &Request) -> Outcome {
+    let budget = request.budget.0.min(i64::MAX as u64) as i64;
+    let least = |plan: &Plan| Some(quick_cost_bound(problem, budget, plan.cost));
     match outcome {
         Outcome::Optimal(plan) if plan.computes().count() == problem.nodes.len() => Outcome::Optimal(plan),
         Outcome::Optimal(mut plan) => {
             plan.status = Status::Feasible;
-            plan.lower_bound = Some(least.min(plan.cost));
+            plan.lower_bound = least(&plan);
             Outcome::Feasible(plan, StopReason::StoresUnused)
         }
         Outcome::Feasible(mut plan, stop) => {
-            plan.lower_bound = Some(least.min(plan.cost));
+            plan.lower_bound = least(&plan);
             Outcome::Feasible(plan, stop)
         }
         Outcome::Infeasible { lowest_peak, why } => {

@@ -2,14 +2,14 @@
 
 mod common;
 
+use common::external::{External, NO_CHECKER};
+use common::naive::{Naive, cheapest};
 use common::stores::{claimed, random_plan, random_problem_with_stores};
-use common::{NO_INSTANCES, Random, planning_dir, skip};
+use common::{Random, skip};
 use remat_plan::{
-    NodeId, Outcome, PLAN_SCHEMA_2, Plan, Problem, Request, Step, StoreId, ValueId, check, memory_floor,
-    solve,
+    Bytes, NodeId, Outcome, PLAN_SCHEMA_2, Plan, Problem, Request, Step, StoreId, ValueId, check,
+    memory_floor, solve,
 };
-use std::io::Write as _;
-use std::process::{Command, Stdio};
 
 const N_CASES: u64 = 400;
 
@@ -95,50 +95,18 @@ fn both_forms_hold_the_same() {
     }
 }
 
-/// Reads lines of [problem, plan] and answers each with whether it is valid, its peak and its cost.
-const ASK: &str = "
-import json, sys
-sys.path.insert(0, sys.argv[1])
-from check_plan2 import check
-for line in sys.stdin:
-    report = check(*json.loads(line))
-    print(int(report.ok), report.peak, float(report.cost).hex(), *report.faults[:2], flush=True)
-";
-
 #[test]
 fn the_external_checker_agrees() {
-    const NAME: &str = "the_external_checker_agrees";
-    let Some(folder) = planning_dir().filter(|folder| folder.join("check_plan2.py").exists()) else {
-        return skip(NAME, NO_INSTANCES);
+    let Some(mut external) = External::start() else {
+        return skip("the_external_checker_agrees", NO_CHECKER);
     };
-    let mut lines = String::new();
-    let mut expected = Vec::new();
     for (problem, plan, mut random) in cases() {
         let (stored, steps) = mutated(&problem, &plan, &mut random);
         let broken = Plan { stored, steps, ..plan.clone() };
         for plan in [plan, broken] {
-            // Names of stores that do not exist are no plan for either of them.
-            let text = plan.to_json().replace("remat.plan/1", PLAN_SCHEMA_2);
-            expected.push((check(&problem, &plan).is_empty(), plan.clone()));
-            lines += &format!("[{},{text}]\n", problem.to_json());
+            let (is_valid, answer) = external.ask(&problem, &plan);
+            assert_eq!(is_valid, check(&problem, &plan).is_empty(), "{answer}\n{}", plan.to_json());
         }
-    }
-    let child = Command::new("python3")
-        .args(["-c", ASK])
-        .arg(&folder)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn();
-    let Ok(mut child) = child else { return skip(NAME, "no python3 was found") };
-    let mut stdin = child.stdin.take().expect("a pipe");
-    let writer = std::thread::spawn(move || stdin.write_all(lines.as_bytes()));
-    let output = child.wait_with_output().expect("python3 ends");
-    writer.join().expect("the writer ends").expect("python3 reads everything");
-    let answers = String::from_utf8(output.stdout).expect("text");
-    assert_eq!(answers.lines().count(), expected.len());
-    for (answer, (is_valid, plan)) in answers.lines().zip(&expected) {
-        let said = answer.starts_with('1');
-        assert_eq!(said, *is_valid, "{answer}\n{}", plan.to_json());
     }
 }
 
@@ -147,12 +115,12 @@ fn planners_leave_stores_alone_and_claim_no_more_than_they_know() {
     for seed in 0..60 {
         let problem = random_problem_with_stores(seed, 10);
         let budget = memory_floor(&problem.without_stores()).bytes;
-        for planner in ["best", "save-all", "exhaustive"] {
+        for planner in ["best", "save-all"] {
             let outcome = solve(&problem, planner, &Request::new(budget).effort(0.1)).expect("a valid plan");
             match outcome.plan() {
                 Some(plan) => {
                     assert!(!plan.uses_stores());
-                    assert!(plan.lower_bound.expect("a bound") <= problem.base_cost() + 1e-9);
+                    assert!(plan.lower_bound.expect("a bound") >= problem.base_cost() - 1e-9);
                 }
                 None => {
                     let Outcome::Infeasible { why, .. } = &outcome else { unreachable!("there is no plan") };
@@ -161,4 +129,43 @@ fn planners_leave_stores_alone_and_claim_no_more_than_they_know() {
             }
         }
     }
+}
+
+/// The exhaustive planner against brute force that has none of its ideas.
+#[test]
+fn exhaustive_search_finds_the_cheapest_plan() {
+    const MOST_STATES: usize = 3_000;
+    let (mut n_equal, mut n_moved, mut n_impossible) = (0, 0, 0);
+    for seed in 0..1_200 {
+        let problem = random_problem_with_stores(seed, 4);
+        if problem.values.len() > 5 {
+            continue;
+        }
+        let floor = memory_floor(&problem).bytes;
+        for budget in [floor, floor + Bytes(2)] {
+            let request = Request::new(budget).effort(0.3);
+            let name = format!("seed {seed}, budget {budget}");
+            match solve(&problem, "exhaustive", &request).expect("a valid plan") {
+                // What fits without recomputing or moving anything needs no second opinion.
+                Outcome::Optimal(plan) if plan.cost > problem.base_cost() || plan.uses_stores() => {
+                    match cheapest(&problem, budget.0, plan.cost, MOST_STATES) {
+                        Naive::Unknown => continue,
+                        answer => assert_eq!(answer, Naive::Cost(plan.cost), "{name}"),
+                    }
+                    n_equal += 1;
+                    n_moved += u32::from(plan.uses_stores());
+                }
+                Outcome::Infeasible { why, .. } if why.is_proof() => {
+                    let most = 2.0 * problem.base_cost() + 4.0;
+                    let answer = cheapest(&problem, budget.0, most, MOST_STATES);
+                    assert!(!matches!(answer, Naive::Cost(_)), "{name}: {answer:?}");
+                    n_impossible += u32::from(answer == Naive::None);
+                }
+                _ => {}
+            }
+        }
+    }
+    let counts = [n_equal, n_moved, n_impossible];
+    let is_enough = counts.iter().zip([60, 50, 2]).all(|(&n, least)| n > least);
+    assert!(is_enough, "equal, of these with copies, without a plan: {counts:?}");
 }

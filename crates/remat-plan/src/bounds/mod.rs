@@ -8,6 +8,7 @@
 pub(crate) mod cut_chain;
 pub(crate) mod flow;
 pub(crate) mod memory_floor;
+pub(crate) mod moving;
 pub(crate) mod one_cut;
 pub(crate) mod several_cuts;
 pub(crate) mod simplex;

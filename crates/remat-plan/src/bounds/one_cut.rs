@@ -64,6 +64,16 @@ struct Choice {
     kept: Vec<u32>,
 }
 
+/// The cheapest choice at prices of any kind.
+pub(crate) struct Crossing {
+    /// A lower bound on its price.
+    pub(crate) value: f64,
+    /// The values that cross the cut and are not made again after it, without the operands of the node.
+    pub(crate) crossing: Vec<u32>,
+    /// What the nodes that run again cost.
+    pub(crate) again: f64,
+}
+
 impl<'a> Cut<'a> {
     /// The network at the first run of node `at`; nothing when the run alone exceeds the budget.
     pub(crate) fn new(flat: &'a Flat, order: &Precedence, at: usize, budget: i64) -> Option<Cut<'a>> {
@@ -183,6 +193,44 @@ impl<'a> Cut<'a> {
             }
         }
         Some(Choice { value, cost, bytes, kept })
+    }
+
+    /// The values that are needed after the cut and may cross it.
+    pub(crate) fn values(&self) -> &[u32] {
+        &self.values
+    }
+
+    /// Bytes that may be kept beside the operands of the node.
+    pub(crate) fn room(&self) -> f64 {
+        self.room
+    }
+
+    /// The cheapest choice where each value has a price of its own for crossing the cut, and running a node again costs
+    /// `weight` times what it does.
+    pub(crate) fn cheapest(
+        &mut self,
+        price: impl Fn(u32) -> f64,
+        weight: f64,
+        limits: &mut Limits,
+    ) -> Option<Crossing> {
+        for &v in &self.values {
+            let edge = self.keep_edge[v as usize].expect("listed values have an edge");
+            let is_operand = self.fate[v as usize] == Fate::Keep;
+            self.network.set_capacity(edge, if is_operand { 0.0 } else { price(v) });
+        }
+        for &(edge, _, cost) in &self.cost_edges {
+            self.network.set_capacity(edge, weight * cost);
+        }
+        let value = self.network.max_flow(SOURCE, SINK, self.tolerance, limits)?;
+        let node_is_reached = |n: u32| self.network.is_reached(2 + self.flat.n_values() as u32 + n);
+        let crosses = |&v: &u32| {
+            let producer = self.flat.producer[v as usize];
+            let is_made = producer != NONE && node_is_reached(producer);
+            self.network.is_reached(2 + v) && self.fate[v as usize] == Fate::Open && !is_made
+        };
+        let crossing = self.values.iter().copied().filter(crosses).collect();
+        let again = self.cost_edges.iter().filter(|edge| node_is_reached(edge.1)).map(|edge| edge.2).sum();
+        Some(Crossing { value, crossing, again })
     }
 
     /// The best bound over all prices, and a value on which to branch, if there is one and the limits allow more.

@@ -182,6 +182,16 @@ impl Programme {
         }
     }
 
+    /// The multipliers of the rows at the last optimum.
+    pub(crate) fn multipliers(&self) -> Vec<f64> {
+        let n = self.cost.len();
+        let mut multipliers = vec![0.0; self.rows.len()];
+        for (column, &j) in self.non_basic.iter().enumerate().filter(|(_, j)| (**j as usize) >= n) {
+            multipliers[j as usize - n] = self.reduced[column].max(0.0);
+        }
+        multipliers
+    }
+
     /// The variables that are not whole at the last optimum.
     pub(crate) fn doubts(&self) -> impl Iterator<Item = Doubt> {
         let is_open =

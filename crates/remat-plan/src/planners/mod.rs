@@ -104,7 +104,7 @@ pub const PLANNERS: &[PlannerInfo] = &[
     PlannerInfo {
         name: "exhaustive",
         summary: "all plans, for graphs of about a dozen nodes: the oracle of the tests",
-        uses_stores: false,
+        uses_stores: true,
         plan: exhaustive::plan,
     },
     PlannerInfo {

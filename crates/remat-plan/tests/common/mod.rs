@@ -3,6 +3,9 @@
 
 pub(crate) mod campaign;
 pub(crate) mod corpus;
+pub(crate) mod external;
+pub(crate) mod naive;
+pub(crate) mod store_campaign;
 pub(crate) mod stores;
 
 use remat_plan::{Bytes, Node, NodeId, Phase, Problem, ProblemSpec, Step, Value, ValueId};

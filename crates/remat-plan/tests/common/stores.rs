@@ -38,6 +38,11 @@ pub(crate) fn random_problem_with_stores(seed: u64, max_nodes: usize) -> Problem
     for pair in updated.into_iter().filter(|pair| spec.inputs.contains(&pair.0)) {
         if random.chance(70) {
             spec.carries.push(pair);
+            // Some state is larger than everything else.
+            let more = if random.chance(40) { random.below(30) as u64 } else { 0 };
+            for v in [pair.0, pair.1] {
+                spec.values[v.index()].bytes += Bytes(more);
+            }
         }
     }
     Problem::new(spec).expect("the generator makes valid problems")

@@ -7,13 +7,17 @@
 //! with fewer can. The first final state that is taken from the queue has the least extra cost of all plans in all
 //! orders. Of states with equal cost those with more nodes done come first: where nothing need be recomputed, the search goes
 //! straight to the end. The number of states is exponential: the planner declines problems with more than 64 nodes or
-//! values, and stops after a number of states.
+//! values, and stops after a number of states. Problems with stores have more to a state: stores.rs.
+
+mod stores;
 
 use crate::answer::{not_reached, outcome_with_bound};
 use crate::outcome::{Outcome, StopReason, Why};
+use crate::plan::{Plan, Status};
 use crate::problem::Problem;
 use crate::request::Request;
 use crate::schedule::flat::{Flat, NONE};
+use crate::simulate::simulate_with;
 use crate::units::Bytes;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -21,6 +25,8 @@ use std::hash::{BuildHasherDefault, Hasher};
 
 /// States after which the search gives up at effort 1.
 const MOST_STATES: f64 = 3e6;
+/// How much longer a state with stores takes.
+const WEIGHT_OF_STORES: usize = 10;
 
 /// What matters of the past.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -83,7 +89,7 @@ pub(crate) fn plan(problem: &Problem, request: &Request) -> Outcome {
             why: Why::NotApplicable(why.into()),
         }
     };
-    if flat.n_nodes() > 64 || flat.n_values() > 64 {
+    if (flat.n_nodes() > 64 || flat.n_values() > 64) && problem.stores.is_empty() {
         return decline("the problem has more than 64 nodes or values; exhaustive search is for tiny ones");
     }
     let most = (request.effort.unwrap_or(1.0) * MOST_STATES) as usize;
@@ -99,6 +105,9 @@ pub(crate) fn answer(
     flat: &Flat,
     most: usize,
 ) -> Option<Outcome> {
+    if !problem.stores.is_empty() {
+        return answer_with_stores(problem, request, planner, flat, most / WEIGHT_OF_STORES);
+    }
     if flat.n_nodes() > 64 || flat.n_values() > 64 {
         return None;
     }
@@ -107,17 +116,54 @@ pub(crate) fn answer(
             let stop = StopReason::SearchExhausted;
             Some(outcome_with_bound(problem, request, planner, &computes, stop, Some(extra)))
         }
-        Answer::None => {
-            let order: Vec<u32> = (0..flat.n_nodes() as u32).collect();
-            let keep_all_peak = flat.measure(&order, &mut Vec::new()).peak;
-            Some(match not_reached(problem, request, keep_all_peak) {
-                Outcome::Infeasible { lowest_peak, why: Why::NotReached } => {
-                    Outcome::Infeasible { lowest_peak, why: Why::Exhausted }
-                }
-                proved => proved,
-            })
-        }
+        Answer::None => Some(no_plan(problem, request, flat)),
         Answer::TooLarge => None,
+    }
+}
+
+/// The same where values can be moved.
+fn answer_with_stores(
+    problem: &Problem,
+    request: &Request,
+    planner: &str,
+    flat: &Flat,
+    most: usize,
+) -> Option<Outcome> {
+    let budget = request.budget.0.min(i64::MAX as u64) as i64;
+    let (stored, steps, cost) = match stores::search(problem, flat, budget, most) {
+        stores::Answer::Found(stored, steps, cost) => (stored, steps, cost),
+        stores::Answer::None => return Some(no_plan(problem, request, flat)),
+        stores::Answer::TooLarge => return None,
+    };
+    let result = simulate_with(problem, &stored, &steps).expect("the search takes valid steps only");
+    // The search and the simulator count the same, and the search is of no use where they do not.
+    assert!(
+        (result.cost - cost).abs() <= 1e-9 * cost,
+        "exhaustive says {cost}, the simulator {}",
+        result.cost
+    );
+    Some(Outcome::Optimal(Plan {
+        problem: problem.name.clone(),
+        planner: planner.to_string(),
+        status: Status::Optimal,
+        budget_bytes: request.budget,
+        peak_bytes: result.peak,
+        cost: result.cost,
+        lower_bound: Some(result.cost),
+        stored,
+        steps,
+    }))
+}
+
+/// All plans were searched, and none is within the budget.
+fn no_plan(problem: &Problem, request: &Request, flat: &Flat) -> Outcome {
+    let order: Vec<u32> = (0..flat.n_nodes() as u32).collect();
+    let keep_all_peak = flat.measure(&order, &mut Vec::new()).peak;
+    match not_reached(problem, request, keep_all_peak) {
+        Outcome::Infeasible { lowest_peak, why: Why::NotReached } => {
+            Outcome::Infeasible { lowest_peak, why: Why::Exhausted }
+        }
+        proved => proved,
     }
 }
 
