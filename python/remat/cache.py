@@ -18,13 +18,11 @@ from ._remat import __version__
 from .problem import Step
 
 
-def reprice(plan_text: str, problem_text: str) -> str:
-    """The same steps with the costs of this problem; a bound for other costs is no bound."""
-    plan, problem = json.loads(plan_text), json.loads(problem_text)
-    plan["problem"] = problem["name"]
-    plan["cost"] = sum(problem["nodes"][index]["cost"] for kind, index in plan["steps"] if kind == "compute")
-    plan["lower_bound"], plan["status"] = None, "feasible"
-    return json.dumps(plan)
+def reprice(plan_text: str, step: Step) -> str:
+    """The same steps with the costs of this step; a bound for other costs is no bound."""
+    named = {**json.loads(plan_text), "problem": json.loads(step.text)["name"]}
+    priced: str = json.loads(step.problem.price(json.dumps(named)))["plan"]
+    return priced
 
 
 class PlanCache:
@@ -41,7 +39,7 @@ class PlanCache:
         """A valid plan for this step within the budget, if there is one."""
         path = self.path(step, budget)
         try:
-            text = reprice(path.read_text(), step.text)
+            text = reprice(path.read_text(), step)
             faults = step.problem.check(text)
         except FileNotFoundError:
             return None

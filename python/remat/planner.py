@@ -18,7 +18,7 @@ from .capture import source_line
 from .errors import BudgetTooSmall
 from .options import Options
 from .postpone import postponed
-from .problem import Step, end_of_step, fixed_bytes
+from .problem import PlanSteps, Step, end_of_step, fixed_bytes
 
 # Work per plan unless the caller says otherwise: planning must not be felt.
 DEFAULT_EFFORT = 0.05
@@ -40,14 +40,14 @@ class Planned:
 
     @staticmethod
     def read(text: str, budget: int) -> Planned:
-        """From `remat.plan/1`."""
+        """From `remat.plan/1` or `/2`."""
         plan = json.loads(text)
         return Planned(budget, text, plan["peak_bytes"], plan["cost"], plan["lower_bound"])
 
     @cached_property
-    def steps(self) -> list[tuple[str, int]]:
-        """Computes and frees, in order."""
-        return [(kind, index) for kind, index in json.loads(self.text)["steps"]]
+    def steps(self) -> PlanSteps:
+        """Computes, frees and moves, in order."""
+        return [tuple(step) for step in json.loads(self.text)["steps"]]
 
 
 class Book:

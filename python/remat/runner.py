@@ -121,7 +121,7 @@ class Runner:
                 bare = written if not self.is_numbered else schedule.build(step, planned.steps, verify=False)
                 return self._fuse(key, step, planned, written, Written(step.region, bare.forward, bare.backward))
             forward, backward = codegen.boxed(written.forward), codegen.boxed(written.backward)
-            ran = [op.node for kind, index in planned.steps if kind == "compute" and (op := step.ops[index]) is not None]
+            ran = [op.node for kind, index, *_ in planned.steps if kind == "compute" and (op := step.ops[index]) is not None]
             if self.receiver is not None and (late := release.late(step.region, ran)):
                 raise RematError(f"bug: the plan reads inputs {sorted(late)} after their gradients were given away")
             self.by_plan[key] = Variant(step, planned, phases(step, planned), written, forward, backward)
