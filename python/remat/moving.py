@@ -8,14 +8,15 @@ it where backward begins.
 
 from __future__ import annotations
 
+import json
 import operator
 
 from torch import fx
 
 from .offload.steps import Moves, packed, unpacked
 from .plan_number import numbered
-from .problem import Step
-from .stores import tensors_to_move
+from .problem import PlanSteps, Step
+from .stores import stored_bytes, tensors_to_move
 
 Key = tuple[int, int]
 
@@ -88,3 +89,11 @@ class Moving:
         there = {item: backward.call_function(operator.getitem, (items, place)) for place, item in enumerate(self.parcel)}
         self.stored = {key: there[item] for key, item in self.stored.items()}
         self.arriving = {value: (store, there[item]) for value, (store, item) in self.arriving.items()}
+
+
+def reserve(step: Step, plan: PlanSteps) -> None:
+    """Has the stores make room for what a plan stores, so that a full disk is told before the first step."""
+    if step.stores is not None:
+        for moves, size in zip(step.stores.moves, stored_bytes(json.loads(step.text), plan), strict=True):
+            if size:
+                moves.store.reserve(size)

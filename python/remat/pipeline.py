@@ -25,6 +25,7 @@ from .problem import Outside, Step
 from .reports import RegionReport, record
 from .rewrites import drop_running_statistics, split_dropout
 from .shapes import Shapes
+from .stores import offered
 
 def read(joint: fx.GraphModule, n_forward_outputs: int, options: Options) -> Step:
     """The planning problem of a joint graph."""
@@ -45,7 +46,7 @@ def resized(step: Step, sizes: dict[Any, int], options: Options) -> Step:
 def _read(region: Region, options: Options) -> Step:
     seconds, workspaces = (costs.analytic(region), {}) if options.cost == "analytic" else costs.measured(region)
     earlier = problem.gradient_bytes(region) if options.accumulates else 0
-    return problem.build(region, seconds, workspaces, Outside(always=in_bytes(options.reserved, 0) + earlier))
+    return problem.build(region, seconds, workspaces, Outside(always=in_bytes(options.reserved, 0) + earlier), offered(region, options))
 
 
 def decide(step: Step, options: Options) -> Planned:

@@ -79,13 +79,14 @@ class Book:
         return next((plan for plan in self.plans if plan.budget == budget), None)
 
 
-# Plans that were handed out, by graph, planner and effort.
+# Plans that were handed out, by graph, speed of its stores, planner and effort.
 _books: dict[tuple[object, ...], Book] = {}
 
 
 def book_of(step: Step, options: Options) -> Book:
     """The plans that were handed out for this graph."""
-    return _books.setdefault((step.hash, options.planner, options.effort, options.time_limit), Book())
+    speeds = None if step.stores is None else step.stores.speeds
+    return _books.setdefault((step.hash, speeds, options.planner, options.effort, options.time_limit), Book())
 
 
 def find(step: Step, budget: int | None, options: Options, book: Book) -> Planned:

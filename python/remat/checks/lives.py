@@ -140,7 +140,8 @@ class _Walk:
             self._hold(node, self.storages[source])
             return
         if kind in ("out", "settle"):
-            held = self.storages[source if kind == "out" else node.args[1]]
+            tensor: Any = source if kind == "out" else node.args[1]
+            held = self.storages[tensor]
             value = next(iter(held)) if len(held) == 1 else None
         else:
             value = self.value_of[number]
@@ -176,8 +177,9 @@ class _Walk:
         op = self.made_by.get(source)
         if op is None:
             number = self.emitted.values.get(node)
-            is_arriving = number in self.emitted.moved.arriving and number in self.value_of
-            return frozenset({self.value_of[number]}) if is_arriving else self.storages[source]
+            if number is not None and number in self.emitted.moved.arriving:
+                return frozenset({self.value_of[number]})
+            return self.storages[source]
         part = next((part for part in op.outputs if part.target is operator.getitem and part.args[1] == node.args[1]), None)
         return self.storages[source] if part is None else self.region.needs[part]
 

@@ -18,6 +18,7 @@ import os
 import tempfile
 import threading
 import warnings
+import weakref
 from collections import deque
 from pathlib import Path
 from typing import Protocol
@@ -137,13 +138,9 @@ class FileSpace:
         self.length = 0
         self.lock = threading.Lock()
         self.file = self._open()
+        weakref.finalize(self, os.close, self.file)
         self.is_direct = self._try_direct()
         self.buffers = {"write": mmap.mmap(-1, CHUNK), "read": mmap.mmap(-1, CHUNK)}
-
-    def __del__(self) -> None:
-        file = getattr(self, "file", None)
-        if file is not None:
-            os.close(file)
 
     def reserve(self, size: int) -> None:
         """Makes the file at least this long."""

@@ -36,7 +36,7 @@ class Layout:
     def of(tensor: torch.Tensor) -> Layout:
         """The layout of a tensor."""
         n_bytes = tensor.untyped_storage().nbytes()
-        return Layout(tuple(tensor.shape), tensor.stride(), tensor.storage_offset(), tensor.dtype, tensor.device, n_bytes)
+        return Layout(tuple(tensor.shape), tensor.stride(), int(tensor.storage_offset()), tensor.dtype, tensor.device, n_bytes)
 
     def new(self) -> torch.Tensor:
         """A tensor in new memory of the same size."""
