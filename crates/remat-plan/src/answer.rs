@@ -11,7 +11,8 @@ use crate::problem::Problem;
 use crate::request::Request;
 use crate::schedule::flat::{Flat, Measure, node_ids};
 use crate::schedule::gaps::{Gap, schedule};
-use crate::simulate::{free_early, simulate};
+use crate::schedule::moving::timetable::Timetable;
+use crate::simulate::{free_early, simulate, simulate_with};
 use crate::units::Bytes;
 
 /// Keeps the best of several schedules: the cheapest that fits, or the lowest when none does.
@@ -95,6 +96,36 @@ pub(crate) fn outcome_with_bound(
         cost: result.cost,
         lower_bound: Some(if is_optimal { result.cost } else { (base_cost + extra_bound).min(result.cost) }),
         stored: Vec::new(),
+        steps,
+    };
+    if is_optimal { Outcome::Optimal(plan) } else { Outcome::Feasible(plan, stop) }
+}
+
+/// Turns the plan of a problem with stores into an outcome. `bound`: no plan within the budget costs less.
+pub(crate) fn outcome_moving(
+    problem: &Problem,
+    request: &Request,
+    planner: &str,
+    timetable: Timetable,
+    stop: StopReason,
+    bound: f64,
+) -> Outcome {
+    let Timetable { stored, steps, .. } = timetable;
+    let result = simulate_with(problem, &stored, &steps).expect("timetables have valid steps");
+    if result.peak > request.budget {
+        return not_reached(problem, request, result.peak.0.min(i64::MAX as u64) as i64);
+    }
+    let bound = bound.max(problem.base_cost());
+    let is_optimal = result.cost - bound <= 1e-12 * bound;
+    let plan = Plan {
+        problem: problem.name.clone(),
+        planner: planner.to_string(),
+        status: if is_optimal { Status::Optimal } else { Status::Feasible },
+        budget_bytes: request.budget,
+        peak_bytes: result.peak,
+        cost: result.cost,
+        lower_bound: Some(if is_optimal { result.cost } else { bound }),
+        stored,
         steps,
     };
     if is_optimal { Outcome::Optimal(plan) } else { Outcome::Feasible(plan, stop) }

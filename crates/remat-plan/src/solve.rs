@@ -1,6 +1,6 @@
 //! Runs a planner by name and checks its plan.
 //!
-//! No planner uses the stores of a problem yet: each plans as if all memory were inside the budget, and its answer claims no
+//! A planner that does not use the stores of a problem plans as if all memory were inside the budget, and its answer claims no
 //! more than that proves.
 
 use crate::check::{Fault, check};
@@ -38,7 +38,7 @@ pub fn solve(problem: &Problem, planner: &str, request: &Request) -> Result<Outc
         .iter()
         .find(|info| info.name == planner)
         .ok_or_else(|| Error::UnknownPlanner { name: planner.to_string() })?;
-    let outcome = match problem.stores.is_empty() {
+    let outcome = match problem.stores.is_empty() || info.uses_stores {
         true => (info.plan)(problem, request),
         false => beside_stores((info.plan)(&problem.without_stores(), request), problem),
     };

@@ -65,6 +65,8 @@ pub(crate) struct Flat {
     /// Values that cannot be made again.
     pub(crate) lasting: Vec<bool>,
     pub(crate) is_output: Vec<bool>,
+    /// How often each node runs at least.
+    pub(crate) least_runs: Vec<u32>,
 }
 
 /// No node.
@@ -113,6 +115,7 @@ impl Flat {
             producer: problem.value_ids().map(|v| problem.producer(v).map_or(NONE, |n| n.0)).collect(),
             lasting: problem.value_ids().map(|v| !problem.is_recomputable(v)).collect(),
             is_output: problem.value_ids().map(|v| problem.is_output(v)).collect(),
+            least_runs: vec![1; problem.nodes.len()],
             bytes,
         }
     }
@@ -189,7 +192,7 @@ impl Flat {
             self.outputs.get(n).iter().for_each(|&v| live[v as usize] = true);
             has_run[n] = true;
         }
-        has_run.into_iter().all(|ran| ran)
+        has_run.into_iter().zip(&self.least_runs).all(|(ran, &least)| ran || least == 0)
     }
 
     /// Removes recomputes whose outputs nothing reads before they are made again.
@@ -202,7 +205,7 @@ impl Flat {
         let mut keep = vec![true; computes.len()];
         for (i, &n) in computes.iter().enumerate().rev() {
             let n = n as usize;
-            if n_left[n] > 1 && self.outputs.get(n).iter().all(|&v| !needed[v as usize]) {
+            if n_left[n] > self.least_runs[n] && self.outputs.get(n).iter().all(|&v| !needed[v as usize]) {
                 n_left[n] -= 1;
                 keep[i] = false;
                 continue;

@@ -40,7 +40,7 @@ pub(crate) struct Tape<'a> {
     /// All slots in use, in no particular order, and the place of each in the list.
     pub(crate) slots: Vec<u32>,
     place: Vec<u32>,
-    /// Nodes with more than one slot, and the place of each in the list.
+    /// Nodes with more slots than they need, and the place of each in the list.
     pub(crate) repeated: Vec<u32>,
     repeated_place: Vec<u32>,
     /// Sum of the costs of all slots.
@@ -317,7 +317,7 @@ impl<'a> Tape<'a> {
         self.place[slot as usize] = self.slots.len() as u32;
         self.slots.push(slot);
         self.runs[n as usize].push(slot);
-        if self.runs[n as usize].len() == 2 {
+        if self.runs[n as usize].len() == self.flat.least_runs[n as usize] as usize + 1 {
             self.repeated_place[n as usize] = self.repeated.len() as u32;
             self.repeated.push(n);
         }
@@ -333,7 +333,7 @@ impl<'a> Tape<'a> {
         self.unused.push(slot);
         let n = self.node[slot as usize] as usize;
         self.runs[n].retain(|&other| other != slot);
-        if self.runs[n].len() == 1 {
+        if self.runs[n].len() == self.flat.least_runs[n] as usize {
             let at = std::mem::replace(&mut self.repeated_place[n], NO_SLOT) as usize;
             self.repeated.swap_remove(at);
             if let Some(&moved) = self.repeated.get(at) {

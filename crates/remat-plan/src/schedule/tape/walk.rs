@@ -204,7 +204,7 @@ impl Tape<'_> {
             let touches_input = inputs.iter().any(|&v| self.is_different[v as usize]);
 
             let dies = touches_output
-                && self.runs[n].len() as i32 + self.run_change[n] > 1
+                && self.runs[n].len() as i32 + self.run_change[n] > flat.least_runs[n] as i32
                 && outputs.iter().all(|&v| !new_after(v));
             if dies {
                 effect.cost -= flat.cost[n];

@@ -1,0 +1,54 @@
+//! Planners that use stores: every plan passes the checker, and the same request gives the same plan.
+
+mod common;
+
+use common::stores::random_problem_with_stores;
+use remat_plan::{Bytes, Outcome, PLANNERS, Plan, Problem, Request, memory_floor, solve};
+
+/// The planners that move values.
+const MOVING: [&str; 1] = ["swap"];
+
+fn solved(problem: &Problem, planner: &str, budget: u64, effort: f64) -> Option<Plan> {
+    let request = Request::new(Bytes(budget)).effort(effort).seed(3);
+    let outcome = solve(problem, planner, &request).unwrap_or_else(|bug| {
+        panic!("{planner} on {} at {budget}: {bug}\n{}", problem.name, problem.to_text())
+    });
+    if let Outcome::Infeasible { lowest_peak, .. } = &outcome {
+        assert!(lowest_peak.0 > budget, "{planner} on {}: {} fits {budget}", problem.name, lowest_peak.0);
+    }
+    outcome.plan().cloned()
+}
+
+#[test]
+fn every_plan_on_random_problems_passes_the_checker() {
+    let (mut n_plans, mut n_moving, mut n_resting) = (0, 0, 0);
+    for seed in 0..1500 {
+        let problem = random_problem_with_stores(seed, 14);
+        let (floor, all) = (memory_floor(&problem).bytes.0, keep_all_peak(&problem));
+        for planner in MOVING {
+            for budget in [floor, (floor + all) / 2, all.saturating_sub(1), all] {
+                let Some(plan) = solved(&problem, planner, budget, 0.02) else { continue };
+                n_plans += 1;
+                n_moving += usize::from(plan.uses_stores());
+                n_resting += usize::from(!plan.stored.is_empty());
+            }
+        }
+    }
+    let counts = (n_plans, n_moving, n_resting);
+    assert!(
+        n_plans > 2000 && n_moving > 500 && n_resting > 50,
+        "plans, moving, with state at rest: {counts:?}"
+    );
+}
+
+fn keep_all_peak(problem: &Problem) -> u64 {
+    let outcome =
+        solve(problem, "save-all", &Request::new(Bytes(u64::MAX))).expect("save-all makes valid plans");
+    outcome.plan().expect("everything fits in all memory").peak_bytes.0
+}
+
+#[test]
+fn the_table_says_which_planners_move_values() {
+    let names: Vec<&str> = PLANNERS.iter().filter(|info| info.uses_stores).map(|info| info.name).collect();
+    assert!(MOVING.iter().all(|name| names.contains(name)), "{names:?}");
+}
