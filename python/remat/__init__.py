@@ -13,7 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 from . import import_hook
 from ._remat import __version__
-from .errors import BudgetExceeded, BudgetTooSmall, BudgetWarning, RankFailure, RecomputeMismatch, RematError, ReproducibilityWarning
+from .errors import (
+    BudgetExceeded,
+    BudgetTooSmall,
+    BudgetWarning,
+    OffloadError,
+    RankFailure,
+    RecomputeMismatch,
+    RematError,
+    ReproducibilityWarning,
+)
 
 if TYPE_CHECKING:
     from .api import compile, max_batch, plan
@@ -31,6 +40,7 @@ __all__ = [
     "BudgetTooSmall",
     "BudgetWarning",
     "LightningCallback",
+    "OffloadError",
     "Options",
     "RankFailure",
     "RecomputeMismatch",

@@ -1,6 +1,6 @@
 """Plans on disk, so that the next process need not plan again.
 
-A file is named by the hash of the graph, the budget and the version of the package. Costs are not part of the name: measured
+A file is named by the hash of the graph, the speed of its stores, the budget and the version of the package. Costs are not part of the name: measured
 ones differ from run to run, and any valid plan keeps the promises. A plan that is read is checked like a new one; a file
 that is broken or does not fit is planned anew and overwritten. Writing replaces the file in one step, so processes can share
 a folder.
@@ -8,6 +8,7 @@ a folder.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import tempfile
@@ -18,13 +19,11 @@ from ._remat import __version__
 from .problem import Step
 
 
-def reprice(plan_text: str, problem_text: str) -> str:
-    """The same steps with the costs of this problem; a bound for other costs is no bound."""
-    plan, problem = json.loads(plan_text), json.loads(problem_text)
-    plan["problem"] = problem["name"]
-    plan["cost"] = sum(problem["nodes"][index]["cost"] for kind, index in plan["steps"] if kind == "compute")
-    plan["lower_bound"], plan["status"] = None, "feasible"
-    return json.dumps(plan)
+def reprice(plan_text: str, step: Step) -> str:
+    """The same steps with the costs of this step; a bound for other costs is no bound."""
+    named = {**json.loads(plan_text), "problem": json.loads(step.text)["name"]}
+    priced: str = json.loads(step.problem.price(json.dumps(named)))["plan"]
+    return priced
 
 
 class PlanCache:
@@ -35,13 +34,14 @@ class PlanCache:
 
     def path(self, step: Step, budget: int) -> Path:
         """Where the plan for a budget is kept."""
-        return self.folder / f"{step.hash[:32]}-{budget}-{__version__}.json"
+        speeds = "" if step.stores is None else f"-{hashlib.sha256(repr(step.stores.speeds).encode()).hexdigest()[:8]}"
+        return self.folder / f"{step.hash[:32]}{speeds}-{budget}-{__version__}.json"
 
     def read(self, step: Step, budget: int) -> str | None:
         """A valid plan for this step within the budget, if there is one."""
         path = self.path(step, budget)
         try:
-            text = reprice(path.read_text(), step.text)
+            text = reprice(path.read_text(), step)
             faults = step.problem.check(text)
         except FileNotFoundError:
             return None

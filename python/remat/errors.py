@@ -50,6 +50,10 @@ class BudgetExceeded(RematError):
     """A step does not keep the budget, for a reason outside of the plan. Only raised with `strict=True`."""
 
 
+class OffloadError(RematError):
+    """A store cannot take or give what a plan moves: it is full, cannot be written, or failed."""
+
+
 class RecomputeMismatch(RematError):
     """A recomputed tensor differs from its first value. Only raised with `verify=True`."""
 

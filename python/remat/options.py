@@ -11,11 +11,14 @@ from typing import Any, Literal, get_args
 
 from ._remat import PLANNERS
 from .budget import Size, in_bytes
+from .rates import out_and_in
 
 Compiler = Literal["eager", "inductor"]
 Costs = Literal["analytic", "measured"]
 # Reserve what the optimizers of the model's parameters need.
 AUTO = "auto"
+# Offload to memory of the machine that does not count.
+HOST = "host"
 BUDGET_VARIABLE = "REMAT_BUDGET"
 
 
@@ -31,6 +34,9 @@ class Options:
     `releases_gradients`: hooks that run after a gradient was accumulated consume it (an optimizer in backward), so they are called
     as soon as it is made.
     `compiler`: `eager` runs op by op; `inductor` fuses, and plans are sought until the code that it writes fits the budget.
+    `offload`: where values may rest while nobody needs them, besides being recomputed: `"host"` (memory outside of the budget) or
+    a folder, in which a file without a name is made. `offload_speed`: `"1.5GB/s"`, or `"1GB/s,2GB/s"` for out and in; measured otherwise.
+    `offload_optimizer`: the state of the optimizer rests there between its steps.
     `cost`: where the seconds per operation come from.
     `verify`: compare every recomputed tensor with its first value.
     `planner`, `effort`, `time_limit`: as on the command line.
@@ -44,6 +50,9 @@ class Options:
     accumulates: bool = False
     releases_gradients: bool = False
     compiler: Compiler = "eager"
+    offload: str | os.PathLike[str] | None = None
+    offload_speed: str | None = None
+    offload_optimizer: bool = False
     cost: Costs = "analytic"
     verify: bool = False
     planner: str = "best"
@@ -69,6 +78,7 @@ class Options:
         parsed._check_choices()
         parsed._check_sizes()
         parsed._check_numbers()
+        parsed._check_offload()
         return parsed
 
     def _check_choices(self) -> None:
@@ -77,7 +87,7 @@ class Options:
             value = getattr(self, name)
             if value not in allowed:
                 raise ValueError(f"the option {name} is {value!r}{_meant(value, allowed)}; it can be {' or '.join(allowed)}")
-        for name in ("accumulates", "releases_gradients", "verify"):
+        for name in ("accumulates", "releases_gradients", "verify", "offload_optimizer"):
             if not isinstance(getattr(self, name), bool):
                 raise ValueError(f"the option {name} is {getattr(self, name)!r}; it can be True or False")
         if self.verify and self.compiler == "inductor":
@@ -104,6 +114,26 @@ class Options:
             is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
             if not is_number or math.isnan(value) or value < 0:
                 raise ValueError(f"the option {name} is {value!r}; it is a number that is not negative")
+
+    def _check_offload(self) -> None:
+        if self.offload is None:
+            for name in ("offload_speed", "offload_optimizer"):
+                if getattr(self, name):
+                    raise ValueError(f"the option {name} needs offload='host' or offload='/a/folder'")
+            return
+        if not isinstance(self.offload, (str, os.PathLike)):
+            raise ValueError(f"the option offload is {self.offload!r}; it can be 'host' or a folder")
+        folder = os.path.expanduser(self.offload)
+        if self.offload != HOST and not os.path.isdir(folder):
+            what = "is not a folder" if os.path.exists(folder) else "does not exist"
+            raise ValueError(f"the option offload is {os.fspath(self.offload)!r}, which {what}; it can be 'host' or a folder that can be written")
+        if self.offload != HOST and not os.access(folder, os.W_OK | os.X_OK):
+            raise ValueError(f"the option offload is {os.fspath(self.offload)!r}, where nothing can be written; give a folder that can be written")
+        if self.offload_speed is not None:
+            out_and_in(self.offload_speed)
+        if self.compiler == "inductor" or self.releases_gradients:
+            other = "compiler='inductor'" if self.compiler == "inductor" else "releases_gradients=True"
+            raise ValueError(f"offload does not work together with {other}; leave one of them out")
 
 
 def _meant(word: object, known: Sequence[str]) -> str:

@@ -25,6 +25,7 @@ from .problem import Outside, Step
 from .reports import RegionReport, record
 from .rewrites import drop_running_statistics, split_dropout
 from .shapes import Shapes
+from .stores import offered
 
 def read(joint: fx.GraphModule, n_forward_outputs: int, options: Options) -> Step:
     """The planning problem of a joint graph."""
@@ -45,7 +46,7 @@ def resized(step: Step, sizes: dict[Any, int], options: Options) -> Step:
 def _read(region: Region, options: Options) -> Step:
     seconds, workspaces = (costs.analytic(region), {}) if options.cost == "analytic" else costs.measured(region)
     earlier = problem.gradient_bytes(region) if options.accumulates else 0
-    return problem.build(region, seconds, workspaces, Outside(always=in_bytes(options.reserved, 0) + earlier))
+    return problem.build(region, seconds, workspaces, Outside(always=in_bytes(options.reserved, 0) + earlier), offered(region, options))
 
 
 def decide(step: Step, options: Options) -> Planned:
@@ -67,7 +68,7 @@ def decide(step: Step, options: Options) -> Planned:
     def check(text: str) -> None:
         if "too_small" in json.loads(text):
             return
-        faults = step.problem.check(reprice(text, step.text))
+        faults = step.problem.check(reprice(text, step))
         if faults:
             raise RematError(f"bug: the plan of rank 0 is not valid on rank {ranks.rank}: {'; '.join(faults)}")
 
@@ -101,7 +102,7 @@ def report(step: Step, planned: Planned, options: Options, seconds: float, keep_
 
 
 def _report(step: Step, planned: Planned, has_budget: bool, seconds: float) -> RegionReport:
-    runs = Counter(index for kind, index in planned.steps if kind == "compute")
+    runs = Counter(index for kind, index, *_ in planned.steps if kind == "compute")
     base = sum(problem.node_costs(step))
     return RegionReport(
         graph_hash=step.hash,
@@ -120,9 +121,13 @@ def _report(step: Step, planned: Planned, has_budget: bool, seconds: float) -> R
 def _saved_bytes(region: Region, step: Step, planned: Planned) -> int:
     """Bytes of the values that are live when forward ends."""
     live: set[int] = set()
-    for kind, index in planned.steps:
+    for kind, index, *_ in planned.steps:
         if kind == "free":
             live.discard(index)
+        elif kind == "in":
+            live.add(index)
+        elif kind != "compute":
+            continue
         elif (op := step.ops[index]) is None:
             break
         else:

@@ -18,7 +18,7 @@ from .capture import source_line
 from .errors import BudgetTooSmall
 from .options import Options
 from .postpone import postponed
-from .problem import Step, end_of_step, fixed_bytes
+from .problem import PlanSteps, Step, end_of_step, fixed_bytes
 
 # Work per plan unless the caller says otherwise: planning must not be felt.
 DEFAULT_EFFORT = 0.05
@@ -40,14 +40,14 @@ class Planned:
 
     @staticmethod
     def read(text: str, budget: int) -> Planned:
-        """From `remat.plan/1`."""
+        """From `remat.plan/1` or `/2`."""
         plan = json.loads(text)
         return Planned(budget, text, plan["peak_bytes"], plan["cost"], plan["lower_bound"])
 
     @cached_property
-    def steps(self) -> list[tuple[str, int]]:
-        """Computes and frees, in order."""
-        return [(kind, index) for kind, index in json.loads(self.text)["steps"]]
+    def steps(self) -> PlanSteps:
+        """Computes, frees and moves, in order."""
+        return [tuple(step) for step in json.loads(self.text)["steps"]]
 
 
 class Book:
@@ -79,13 +79,14 @@ class Book:
         return next((plan for plan in self.plans if plan.budget == budget), None)
 
 
-# Plans that were handed out, by graph, planner and effort.
+# Plans that were handed out, by graph, speed of its stores, planner and effort.
 _books: dict[tuple[object, ...], Book] = {}
 
 
 def book_of(step: Step, options: Options) -> Book:
     """The plans that were handed out for this graph."""
-    return _books.setdefault((step.hash, options.planner, options.effort, options.time_limit), Book())
+    speeds = None if step.stores is None else step.stores.speeds
+    return _books.setdefault((step.hash, speeds, options.planner, options.effort, options.time_limit), Book())
 
 
 def find(step: Step, budget: int | None, options: Options, book: Book) -> Planned:

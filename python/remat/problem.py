@@ -1,4 +1,4 @@
-"""A region and its costs as a `remat.problem/1` for the planner.
+"""A region and its costs as a `remat.problem/1` for the planner, or `/2` where values may be moved to stores.
 
 In: a `Region` and seconds per operation. Out: a `Step`: the problem as JSON, with the operation behind every node.
 
@@ -24,10 +24,13 @@ from torch import fx
 from ._remat import Problem
 from .capture import Op, Region, module_path, nested_nodes, op_name, tensors_of
 from .release import place_of, primals_read
+from .stores import Stores, without_speeds
 
 BOUNDARY = "boundary"
 # A loss that is computed outside: its value and its gradient, which live during backward, padded.
 LOSS_BYTES = 16
+# `("compute", node)`, `("free", value)`, and `("out" | "in" | "discard", value, store)`.
+PlanSteps = list[tuple[Any, ...]]
 
 
 @dataclass(frozen=True)
@@ -58,6 +61,8 @@ class Step:
     costs: dict[fx.Node, float]
     workspaces: dict[fx.Node, int]
     outside: Outside
+    # Where plans may move values to.
+    stores: Stores | None = None
 
     @cached_property
     def keep_all_peak(self) -> int:
@@ -66,12 +71,15 @@ class Step:
 
 
 def graph_hash(problem: dict[str, Any]) -> str:
-    """A hash of a problem without its costs and its name."""
+    """A hash of a problem without its costs, the speed of its stores, and its name."""
+    problem = without_speeds(problem)
     nodes = [{**node, "cost": 0.0} for node in problem["nodes"]]
     return hashlib.sha256(json.dumps({**problem, "name": "", "nodes": nodes}, sort_keys=True).encode()).hexdigest()
 
 
-def build(region: Region, costs: dict[fx.Node, float], workspaces: dict[fx.Node, int], outside: Outside) -> Step:
+def build(
+    region: Region, costs: dict[fx.Node, float], workspaces: dict[fx.Node, int], outside: Outside, stores: Stores | None = None
+) -> Step:
     """Writes the problem. The order is that of the joint graph, with the boundary where forward ends."""
     order = _with_boundary(region)
     values = [{"name": value.name, "bytes": value.bytes} for value in region.values]
@@ -105,9 +113,11 @@ def build(region: Region, costs: dict[fx.Node, float], workspaces: dict[fx.Node,
         "nodes": nodes,
         "outputs": lasting,
     }
+    if stores is not None:
+        stores.describe(problem, region, frozenset(lasting))
     fingerprint = graph_hash(problem)
     problem["name"] = f"torch.{fingerprint[:12]}"
-    return _step(region, problem, order, fingerprint, costs, workspaces, outside)
+    return _step(region, problem, order, fingerprint, costs, workspaces, outside, stores)
 
 
 def _give_away_last(
@@ -130,7 +140,7 @@ def _give_away_last(
 
 def with_outside(step: Step, outside: Outside) -> Step:
     """The same step, with something else outside."""
-    return step if outside == step.outside else build(step.region, step.costs, step.workspaces, outside)
+    return step if outside == step.outside else build(step.region, step.costs, step.workspaces, outside, step.stores)
 
 
 def with_costs(step: Step, costs: list[float]) -> Step:
@@ -138,7 +148,7 @@ def with_costs(step: Step, costs: list[float]) -> Step:
     problem = json.loads(step.text)
     for node, cost in zip(problem["nodes"], costs, strict=True):
         node["cost"] = cost
-    return _step(step.region, problem, step.ops, step.hash, step.costs, step.workspaces, step.outside)
+    return _step(step.region, problem, step.ops, step.hash, step.costs, step.workspaces, step.outside, step.stores)
 
 
 def adjusted(step: Step, costs: list[float], block: int) -> Step:
@@ -150,7 +160,7 @@ def adjusted(step: Step, costs: list[float], block: int) -> Step:
         value["bytes"] = -(-value["bytes"] // block) * block
     # What is fixed consists of the inputs, each in a block of its own.
     problem["fixed_bytes"] += (block - 1) * len(step.region.primals)
-    return _step(step.region, problem, step.ops, graph_hash(problem), step.costs, step.workspaces, step.outside)
+    return _step(step.region, problem, step.ops, graph_hash(problem), step.costs, step.workspaces, step.outside, step.stores)
 
 
 def node_costs(step: Step) -> list[float]:
@@ -197,11 +207,12 @@ def _step(
     costs: dict[fx.Node, float],
     workspaces: dict[fx.Node, int],
     outside: Outside,
+    stores: Stores | None,
 ) -> Step:
     text = json.dumps(problem)
     checked = Problem(text)
     keep_all, _ = checked.solve(2**62, planner="save-all")
-    return Step(region, text, checked, order, keep_all, fingerprint, costs, workspaces, outside)
+    return Step(region, text, checked, order, keep_all, fingerprint, costs, workspaces, outside, stores)
 
 
 def _node(op: Op, costs: dict[fx.Node, float], workspaces: dict[fx.Node, int]) -> dict[str, Any]:

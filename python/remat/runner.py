@@ -9,6 +9,7 @@ variant, so each backward runs by the plan of its forward.
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -16,10 +17,10 @@ from typing import Any
 import torch
 from torch import fx
 
-from . import codegen, inductor, inductor_plan, pipeline, release, schedule, torch_compat
+from . import codegen, inductor, inductor_plan, moving, pipeline, problem, release, schedule, torch_compat
 from .capture import COLLECTIVE_NAMESPACES, nested_nodes
 from .distributed import watch
-from .errors import RematError
+from .errors import BudgetWarning, RematError
 from .inductor_peak import Written
 from .options import Options
 from .planner import Planned
@@ -71,6 +72,10 @@ class Runner:
             # Inductor may guard symbols while it compiles, which is too late once the region runs; and the number of a plan
             # must not be in a graph that Inductor gets from AOTAutograd.
             self.is_numbered = False
+        if self.step.stores is not None and not self.is_numbered:
+            # What is stored travels to backward under the number of its plan.
+            self.step = problem.build(self.step.region, self.step.costs, self.step.workspaces, self.step.outside)
+            warnings.warn("a graph with collectives, or whose sizes depend on its tensors, cannot be offloaded", BudgetWarning, stacklevel=2)
         self.can_switch = self.is_numbered
         self.receiver: release.Receiver | None = None
         if self.is_numbered and options.releases_gradients and not self.is_fused and watch() is None:
@@ -121,7 +126,8 @@ class Runner:
                 bare = written if not self.is_numbered else schedule.build(step, planned.steps, verify=False)
                 return self._fuse(key, step, planned, written, Written(step.region, bare.forward, bare.backward))
             forward, backward = codegen.boxed(written.forward), codegen.boxed(written.backward)
-            ran = [op.node for kind, index in planned.steps if kind == "compute" and (op := step.ops[index]) is not None]
+            moving.reserve(step, planned.steps)
+            ran = [op.node for kind, index, *_ in planned.steps if kind == "compute" and (op := step.ops[index]) is not None]
             if self.receiver is not None and (late := release.late(step.region, ran)):
                 raise RematError(f"bug: the plan reads inputs {sorted(late)} after their gradients were given away")
             self.by_plan[key] = Variant(step, planned, phases(step, planned), written, forward, backward)

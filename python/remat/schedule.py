@@ -3,7 +3,7 @@
 In: a `Step` and the steps of a plan. Out: the two graphs, in the order of the plan, with every recomputation written out.
 Invariants: a storage is live exactly where the plan says so, because a graph holds a tensor from its node to the last
 use and the plan frees directly after the last use; each live storage is saved once, as the tensor that was
-made, and views of it are made again where they are read.
+made, and views of it are made again where they are read. Values that a plan moves to a store and back are written by `moving`.
 
 An *environment* maps each node of the joint graph to its latest copy. Freeing a value forgets all tensors in its storage.
 """
@@ -21,13 +21,12 @@ from torch import fx
 from . import torch_compat
 from .capture import Op, Region, op_name, source_line, tensor_of
 from .checks import check_graphs
+from .errors import RematError
+from .moving import Moving
 from .plan_number import number_of as number_of
-from .plan_number import numbered
-from .problem import Step
+from .problem import PlanSteps, Step
 from .rewrites import second_run
 from .verify import compare, digest
-
-PlanSteps = list[tuple[str, int]]
 
 
 @dataclass
@@ -67,10 +66,11 @@ class _Emitter:
                 self.holders.setdefault(value, []).append(node)
         self.live: set[int] = set()
         self.n_runs: dict[int, int] = {}
-        runs = Counter(index for kind, index in plan if kind == "compute")
+        runs = Counter(index for kind, index, *_ in plan if kind == "compute")
         self.repeated = {index for index, n_runs in runs.items() if n_runs > 1} if verify else set()
         self.made = {part for op in self.region.ops for part in op.outputs}
         self.digests: dict[fx.Node, fx.Node] = {}
+        self.moving = Moving(step)
         # Placeholders of backward by what they hold, and the tensors of forward behind them.
         self.saved: dict[fx.Node, fx.Node] = {}
         self.saved_copies: dict[fx.Node, fx.Node] = {}
@@ -81,9 +81,16 @@ class _Emitter:
     def emit(self) -> Schedule:
         for primal in self.region.primals:
             self.environment[primal] = self._placeholder(self.forward, primal)
-        for kind, index in self.plan:
+        for kind, index, *store in self.plan:
             if kind == "free":
                 self._free(index)
+            elif kind == "in":
+                self.live.add(index)
+                self.moving.bring(self.graph, index, store[0])
+            elif kind == "out":
+                self.moving.out(self.graph, index, store[0], self._resolve(self.moving.tensors[index]))
+            elif kind == "discard":
+                self.moving.discard(self.graph, index, store[0])
             elif (op := self.step.ops[index]) is None:
                 self._cross_boundary()
             else:
@@ -91,6 +98,8 @@ class _Emitter:
         return self._finish()
 
     def _free(self, value: int) -> None:
+        if self.moving.is_copied(value):
+            self.moving.settle(self.graph, value, self._resolve(self.moving.tensors[value]))
         self.live.discard(value)
         for node in self.holders.get(value, ()):
             self.environment.pop(node, None)
@@ -155,6 +164,8 @@ class _Emitter:
         if node.op == "get_attr":
             copy = self.graph.create_node("get_attr", node.target, name=node.name)
             copy.meta = dict(node.meta)
+        elif self.moving.is_arriving(node):
+            copy = self.moving.arrived(self.graph, node)
         elif self.graph is self.backward and self._can_be_saved(node):
             copy = self._save(node, self._forward_copy(node), key=node)
         elif node in self.region.needs and node not in self.made:
@@ -215,13 +226,15 @@ class _Emitter:
         self.first_tensor = self.anchor
         if self.number is not None:
             self._save_number(self.number)
+        elif self.moving.is_under_way:
+            raise RematError("bug: a plan without a number moves values from forward to backward")
 
     def _save_number(self, number: int) -> None:
         """Saves the number of the plan, and every integer that any plan might need."""
-        mark = self.forward.call_function(numbered, (number,))
+        mark = self.moving.mark(self.forward, number)
         example = next(tensor for primal in self.region.primals if (tensor := tensor_of(primal)) is not None)
         mark.meta = {"val": example.new_empty((0, number), dtype=torch.float32, device="cpu")}
-        self._save(mark, mark, key=mark)
+        self.moving.cross(self.backward, self._save(mark, mark, key=mark))
         for node in self.region.primals:
             if isinstance(node.meta.get("val"), torch.SymInt):
                 self._save(node, self.forward_environment[node], key=node)

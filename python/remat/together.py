@@ -82,9 +82,13 @@ def phases(step: Step, planned: Planned) -> Phases:
     live: set[int] = set()
     peaks = {"forward": 0, "backward": 0}
     phase, saved = "forward", 0
-    for kind, index in planned.steps:
-        if kind == "free":
-            live.discard(index)
+    for kind, index, *_ in planned.steps:
+        if kind != "compute":
+            if kind == "free":
+                live.discard(index)
+            elif kind == "in":
+                live.add(index)
+                peaks[phase] = max(peaks[phase], size(live))
             continue
         op = step.ops[index]
         if op is None:

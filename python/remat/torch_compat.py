@@ -147,6 +147,14 @@ def is_in_backward() -> bool:
     return task is not None and task() != -1
 
 
+def keeps_graph() -> bool:
+    """Whether the backward that is running leaves its graph for another one; so it is assumed where torch cannot tell."""
+    if not is_in_backward():
+        return False
+    asked = getattr(torch._C._autograd, "_get_current_graph_task_keep_graph", None)
+    return asked is None or bool(asked())
+
+
 def backward_id() -> int:
     """A number for the backward that is running in this thread."""
     return torch._C._current_graph_task_id()

@@ -54,7 +54,7 @@ class TrainingPlan:
     def recomputed(self) -> list[tuple[str, int, float]]:
         """Name, runs beyond the first and their seconds of each recomputed operation, most expensive first."""
         costs = node_costs(self.step)
-        runs = Counter(index for kind, index in self.planned.steps if kind == "compute")
+        runs = Counter(index for kind, index, *_ in self.planned.steps if kind == "compute")
         again = [(index, n_runs - 1) for index, n_runs in runs.items() if n_runs > 1]
         names = {index: op.node.name for index, op in enumerate(self.step.ops) if op is not None}
         rows = [(names[index], extra, extra * costs[index]) for index, extra in again]

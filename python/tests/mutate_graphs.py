@@ -11,6 +11,7 @@ from mutate_sources import NotPossible, Random, pick
 from remat import release
 from remat.capture import tensor_of
 from remat.checks import originals
+from remat.offload.steps import packed
 from remat.plan_number import numbered
 from remat.rewrites import draw_mask
 from remat.verify import compare, digest
@@ -22,7 +23,7 @@ aten = torch.ops.aten
 
 def calls(graph: fx.Graph) -> list[fx.Node]:
     """The operations of a graph; not the number of the plan, nor what only verifies."""
-    aside = (numbered, digest, compare)
+    aside = (numbered, packed, digest, compare)
     return [node for node in graph.nodes if node.op == "call_function" and node.target not in aside]
 
 
@@ -135,7 +136,7 @@ def changed_operation(written: Written, rng: Random) -> None:
 
 def changed_part(written: Written, rng: Random) -> None:
     """Another part of a result is read."""
-    parts = [node for node in calls(either(rng, written)) if node.target is operator.getitem]
+    parts = [node for node in calls(either(rng, written)) if node.target is operator.getitem and "val" in node.args[0].meta]
     node = pick(rng, parts)
     n_parts = len(node.args[0].meta["val"])
     if n_parts < 2:
@@ -239,15 +240,20 @@ def dropped_place(written: Written, rng: Random) -> None:
     written.backward.erase_node(place)
 
 
+def marks(written: Written) -> list[fx.Node]:
+    """What carries the number of the plan."""
+    return [node for node in written.forward.nodes if node.target in (numbered, packed)]
+
+
 def wrong_number(written: Written, rng: Random) -> None:
     """Forward passes on the number of another plan."""
-    node = pick(rng, written.forward.find_nodes(op="call_function", target=numbered))
-    node.args = (node.args[0] + 1,)
+    node = pick(rng, marks(written))
+    node.args = (node.args[0] + 1, *node.args[1:])
 
 
 def displaced_number(written: Written, rng: Random) -> None:
     """The number of the plan is not the first tensor that is saved."""
-    node = pick(rng, written.forward.find_nodes(op="call_function", target=numbered))
+    node = pick(rng, marks(written))
     _, results = output(written.forward)
     results.remove(node)
     results.insert(rng.randrange(written.n_results + 1, len(results) + 1), node)

@@ -2,7 +2,7 @@
 
     python python/tests/mutations.py [--minutes 10] [--seed 0] [--models dropout,batch_norm]
 
-In: small models, each traced once and planned for random budgets. Every mutation of the tables `GRAPHS` and `SOURCES` is applied to
+In: small models, each traced once and planned for random budgets. Every mutation of the tables `GRAPHS`, `MOVES` and `SOURCES` is applied to
 the forward and backward graphs of such a plan, or to a function that was written for one of them. A fault that no check
 finds is run: where loss, gradients, buffers and random state have the bits of the original and the peak is not above the planned one, it was no
 fault. Anything else was missed, and the command ends with exit code 1.
@@ -21,6 +21,7 @@ from typing import Any
 
 import torch
 from mutate_graphs import GRAPHS, Graphs, either
+from mutate_moves import MOVES
 from mutate_sources import SOURCES, NotPossible, Random, Sources
 from remat import checks
 from remat.checks.fault import EmittedFault
@@ -93,7 +94,7 @@ def campaign(names: list[str] | None, seed: int, seconds: float, n_rounds: int |
     """Random budgets of random models until the time is over."""
     rng = random.Random(seed)
     found = subjects(names)
-    tallies = {mutation.__name__: Tally() for mutation in (*GRAPHS, *SOURCES)}
+    tallies = {mutation.__name__: Tally() for mutation in (*GRAPHS, *MOVES, *SOURCES)}
     end = time.monotonic() + seconds
     rounds = 0
     while time.monotonic() < end and (n_rounds is None or rounds < n_rounds):
@@ -101,7 +102,7 @@ def campaign(names: list[str] | None, seed: int, seconds: float, n_rounds: int |
         rounds += 1
         written = subject.write(rng)
         checks.check_graphs(subject.step, written.plan, written.forward, written.backward, written.number)
-        for mutation in GRAPHS:
+        for mutation in (*GRAPHS, *(MOVES if subject.step.stores is not None else ())):
             mutate_graphs(subject, written, mutation, rng, tallies[mutation.__name__])
         for change in SOURCES:
             mutate_source(subject, written, change, rng, tallies[change.__name__])

@@ -9,11 +9,12 @@ from typing import Any
 
 import torch
 from harness import trace
+from movers import moved, with_stores
 from remat import codegen, pipeline, release, schedule
 from remat.measure import measure_peak
 from remat.options import Options
 from remat.planner import Book, find_if_any, lowest
-from remat.problem import Step
+from remat.problem import PlanSteps, Step
 from torch import fx, nn
 from torch.nn import functional as F
 from zoo import WithLoss
@@ -27,7 +28,7 @@ Made = tuple[nn.Module, tuple[Any, ...]]
 class Written:
     """A plan, and the graphs that were written for it."""
 
-    plan: list[tuple[str, int]]
+    plan: PlanSteps
     peak: int
     number: int | None
     forward: fx.Graph
@@ -76,6 +77,9 @@ class Subject:
         budget = floor + int((self.step.keep_all_peak - floor) * rng.random() ** 2)
         planned = find_if_any(self.step, budget, OPTIONS, self.book) or lowest(self.step, OPTIONS, self.book)
         number = rng.randrange(5) if self.is_numbered and rng.random() < 0.7 else None
+        if self.step.stores is not None:
+            # What backward gets from a store is known by the number of the plan.
+            planned, number = moved(self.step, planned.text, rng, 0.2 + 0.8 * rng.random()), rng.randrange(5)
         made = schedule.build(self.step, planned.steps, verify=rng.random() < 0.3, number=number)
         region = self.step.region
         graphs = made.forward.graph, made.backward.graph
@@ -157,6 +161,9 @@ MODELS: dict[str, Callable[[], Made]] = {
     "views": FORMS["views"],
     "random": FORMS["random"],
     "norms": FORMS["norms"],
+    "moves": _dropout,
+    "moves_norm": _batch_norm,
+    "moves_tied": _tied,
 }
 
 
@@ -173,4 +180,6 @@ def _subject(name: str) -> Subject:
     if name == "releases":
         release.give_away(traced.step.region, subject.hooks)  # type: ignore[arg-type]
         subject.step = pipeline.resized(traced.step, {}, OPTIONS)
+    if name.startswith("moves"):
+        subject.step = with_stores(traced.step)
     return subject

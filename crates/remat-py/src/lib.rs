@@ -74,6 +74,31 @@ impl Problem {
         Ok(plan::check(&self.inner, &plan).iter().map(ToString::to_string).collect())
     }
 
+    /// The same steps with the peak, the cost and the stalls that they have here, and without a bound, as JSON: `plan`, and
+    /// `transfers` (value, store, way, start, end), `stalls`.
+    fn price(&self, plan_text: &str) -> PyResult<String> {
+        let mut plan = plan::Plan::from_json(plan_text, &self.inner).map_err(bad_input)?;
+        let run = plan::simulate_with(&self.inner, &plan.stored, &plan.steps).map_err(bad_input)?;
+        plan.peak_bytes = run.peak;
+        plan.cost = run.cost;
+        plan.lower_bound = None;
+        plan.status = plan::Status::Feasible;
+        let transfers: Vec<_> = run
+            .transfers
+            .iter()
+            .map(|copy| {
+                json!([
+                    copy.value.index(),
+                    copy.store.index(),
+                    copy.way == plan::Way::In,
+                    copy.start,
+                    copy.end
+                ])
+            })
+            .collect();
+        Ok(json!({ "plan": plan.to_json(), "transfers": transfers, "stalls": run.stalls }).to_string())
+    }
+
     /// The peak that no plan goes below, as JSON: bytes, node (or null), name, and the sentence that says why.
     fn floor(&self, py: Python<'_>) -> String {
         let floor = py.detach(|| plan::memory_floor(&self.inner));

@@ -20,9 +20,11 @@ from torch import fx
 from .. import torch_compat
 from ..capture import Region
 from ..plan_number import numbered
+from ..stores import Stores
 from ..verify import compare, digest
 from . import originals
 from .fault import EmittedFault, told
+from .moves import Moved
 from .originals import Originals, attribute_key, is_effect, is_number, key_of, versioned, written_by
 
 
@@ -36,11 +38,12 @@ class Emitted:
     values: dict[fx.Node, int] = field(default_factory=dict)
     # The nodes of forward behind the inputs of backward that were saved.
     saved: dict[fx.Node, fx.Node] = field(default_factory=dict)
+    moved: Moved = field(default_factory=Moved)
 
 
-def check(region: Region, forward: fx.Graph, backward: fx.Graph, number: int | None) -> Emitted:
+def check(region: Region, forward: fx.Graph, backward: fx.Graph, number: int | None, stores: Stores | None = None) -> Emitted:
     """Reads both graphs in the order in which they run."""
-    return _Reader(Emitted(originals.read(region), forward, backward), number).read()
+    return _Reader(Emitted(originals.read(region), forward, backward, moved=Moved(stores)), number).read()
 
 
 class _Reader:
@@ -135,6 +138,8 @@ class _Reader:
             if node.args != (self.number,) or node.graph is not self.emitted.forward:
                 raise EmittedFault(f"{told(node)} marks plan {node.args}; this is plan {self.number}")
             self.values[node] = self.mark
+        elif self.emitted.moved.knows(node, self.values):
+            self._run_move(node)
         elif target is digest:
             self.values[node] = self.known.number(self._key(node))
         elif target is compare:
@@ -145,6 +150,17 @@ class _Reader:
             self._run_effect(node)
         else:
             self.values[node] = self._find(node, self._key(node), key_of(target, node.args, node.kwargs, self.values.__getitem__))
+
+    def _run_move(self, node: fx.Node) -> None:
+        moved = self.emitted.moved
+        if moved.is_parcel(node):
+            if node.args[0] != self.number or node.graph is not self.emitted.forward:
+                raise EmittedFault(f"{told(node)} marks plan {node.args[0]}; this is plan {self.number}")
+            self.values[node] = moved.pack(node, self.values, self.mark)
+        else:
+            found = moved.run(node, self.values, self._version, self.known.new)
+            if found is not None:
+                self.values[node] = found
 
     def _run_effect(self, node: fx.Node) -> None:
         key = self._key(node)
