@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import itertools
 import json
 import multiprocessing
 import sys
@@ -36,6 +37,11 @@ def groups() -> dict[str, dict[str, Any]]:
     from zoo_vision import VISION
 
     return {"tests": MODELS, "text": TEXT, "vision": VISION, "timm": TIMM, "forms": FORMS}
+
+
+def in_turns(lists: list[list[str]]) -> list[str]:
+    """One name of each list after another, so that a sweep that is stopped early has seen models of every group."""
+    return [name for row in itertools.zip_longest(*lists) for name in row if name is not None]
 
 
 def examine(name: str, answer: Any) -> None:
@@ -120,7 +126,7 @@ def main() -> int:
         wanted = arguments.groups.split(",") if arguments.groups else list(groups())
         if unknown := [group for group in wanted if group not in groups()]:
             parser.error(f"no group {', '.join(unknown)}; known are {', '.join(groups())}")
-        names = arguments.models.split(",") if arguments.models else [name for group in wanted for name in groups()[group]]
+        names = arguments.models.split(",") if arguments.models else in_turns([list(groups()[group]) for group in wanted])
         known = {name for group in groups().values() for name in group}
         if unknown := [name for name in names if name not in known]:
             parser.error(f"no model {', '.join(unknown)}; known are {', '.join(sorted(known))}")

@@ -38,13 +38,14 @@ class Outside:
     """Bytes that something outside of a region holds: during the whole step, only in one pass, and between the passes.
 
     `between` is what must be free between forward and backward beside the gradients that backward is given; `None` assumes a
-    cross entropy (`_loss_bytes`).
+    cross entropy (`loss_bytes`). `frees_tangents`: nobody but backward holds the gradients that it is given.
     """
 
     always: int = 0
     forward: int = 0
     backward: int = 0
     between: int | None = None
+    frees_tangents: bool = False
 
 
 @dataclass(repr=False)
@@ -84,7 +85,7 @@ def build(
     order = _with_boundary(region)
     values = [{"name": value.name, "bytes": value.bytes} for value in region.values]
     inputs: list[int] = []
-    lasting = sorted(_lasting(region))
+    lasting = sorted(_lasting(region, outside))
     boundary = _boundary(region, outside)
     for name, size, ends in (("outside.forward", outside.forward, "inputs"), ("outside.backward", outside.backward, "outputs")):
         if size:
@@ -175,7 +176,7 @@ def fixed_bytes(step: Step) -> int:
 
 def between_bytes(step: Step) -> int:
     """Memory that must be free between forward and backward, beside the gradients that backward is given."""
-    return _loss_bytes(step.region) if step.outside.between is None else step.outside.between
+    return loss_bytes(step.region) if step.outside.between is None else step.outside.between
 
 
 def gradient_bytes(region: Region) -> int:
@@ -237,14 +238,14 @@ def _boundary(region: Region, outside: Outside) -> dict[str, Any]:
         "op": BOUNDARY,
         "phase": "forward",
         "cost": 0.0,
-        "workspace_bytes": _loss_bytes(region) if outside.between is None else outside.between,
+        "workspace_bytes": loss_bytes(region) if outside.between is None else outside.between,
         "inputs": sorted(frozenset().union(*(region.needs[node] for node in outputs))),
         "outputs": sorted(frozenset().union(*(region.needs[node] for node in region.tangents))),
         "recompute": False,
     }
 
 
-def _loss_bytes(region: Region) -> int:
+def loss_bytes(region: Region) -> int:
     """Memory of a loss that is computed outside the region.
 
     Where no output is a scalar, the loss comes afterwards, as in `cross_entropy(model(x), y)`: beside the gradient of the
@@ -255,10 +256,12 @@ def _loss_bytes(region: Region) -> int:
     return 2 * sum(region.shapes.number(t.untyped_storage().nbytes()) for node in region.tangents for t in tensors_of(node))
 
 
-def _lasting(region: Region) -> frozenset[int]:
+def _lasting(region: Region, outside: Outside) -> frozenset[int]:
     """Values that live to the end: gradients, and what autograd and the caller hold until backward returns."""
     gradients = [node for output in region.backward_outputs for node in nested_nodes(output)]
-    return output_values(region).union(*(region.needs[node] for node in (*gradients, *region.tangents)))
+    # The gradient of a loss is held where its backward is called.
+    held = [node for node in region.tangents if not outside.frees_tangents or any(t.dim() == 0 for t in tensors_of(node))]
+    return output_values(region).union(*(region.needs[node] for node in (*gradients, *held)))
 
 
 def _with_boundary(region: Region) -> list[Op | None]:

@@ -36,7 +36,8 @@ from .release import leaves_of
 from .runner import Runner, Variant, buckets
 from .schedule import number_of
 from .together import Call, Gap, Profile, Together, keep_all_peak, least_saving, localized, peak
-from .under_way import Running, TrainingStep, bytes_of, local, output_bytes
+from .under_way import Running, TrainingStep, held_in_backward, local, storage_keys
+from .unknown_loss import attempts, held_always, is_relaxed, with_room
 from .watch import Watch
 
 # Plans that are kept for a model, one for each shape and amount of gradients; the least recently used goes first.
@@ -45,6 +46,10 @@ MAX_PLANS = 8
 MAX_MEASUREMENTS = 8
 # Measuring slows every operation down. A step that other models have overtaken so often may never have its backward.
 MAX_OVERTAKEN = 8
+UNSEEN = (
+    "the budget leaves no room for a loss outside of the model, or for outputs that are kept until backward ends, and without"
+    " remat.compile(model, ...) no step is measured: whether it can be kept is not known"
+)
 
 _sessions: dict[int, Session] = {}
 # What is measured now. Steps of several models may overlap, as those of the two halves of a GAN do; each has its own watch.
@@ -110,20 +115,15 @@ class Session:
     def _plan_whole(self, runner: Runner, sizes: tuple[int, ...], *, gradients: int, is_first: bool = False) -> Variant:
         """A plan for a region that is the whole model, at the top of its bucket or, where that does not fit, for its size.
 
-        A loss outside of the module is assumed. Where only that keeps a plan from fitting, it is left to the measured first step.
+        What is assumed of the caller is left to the measured first step where only that keeps a plan from fitting.
         """
         options, first_error = runner.options, None
         if runner.is_fused:
             return self._fit_whole(runner, gradients, is_first=is_first)
-        between = runner.step.outside.between
-        attempts = list(dict.fromkeys([(buckets(sizes), between), (sizes, between)]))
-        if between is None and not runner.step.region.has_loss_inside:
-            attempts.append((sizes, 0))
-        for attempt, between in attempts:
-            step = runner.step_for(attempt)
+        for attempt, step in attempts(runner, sizes):
             if not gradients:
                 self.budgets.setdefault((runner.index, attempt), _budget(options, step.keep_all_peak))
-            step = with_outside(step, Outside(always=step.outside.always + gradients, between=between))
+            step = with_outside(step, dataclasses.replace(step.outside, always=step.outside.always + gradients))
             try:
                 if is_first:
                     variant = runner.write(step, decide(step, options))
@@ -136,13 +136,16 @@ class Session:
                 if attempt == sizes:
                     first_error = first_error or error
             else:
+                if is_relaxed(step) and self.meter is None:
+                    self.say("assumed", UNSEEN)
                 self._keep((runner.index, attempt), gradients, {runner.index: variant})
+                # Otherwise the error and this frame would hold each other, and with it all that called it and their tensors.
+                del first_error
                 return variant
         assert first_error is not None
         try:
             raise first_error
         finally:
-            # Otherwise the error and this frame would hold each other, and the tensors of the step with them.
             del first_error
 
     def _fit_whole(self, runner: Runner, gradients: int, *, is_first: bool) -> Variant:
@@ -229,14 +232,16 @@ class Session:
                 torch_compat.after_backward(lambda: self._end_backward(step))
         is_alone = running is not None and step is not None and step.n_calls == 1
         leaves = running.leaves if running is not None and is_alone else {}
+        given = storage_keys(arguments[-len(variant.step.region.tangents) :]) if meter is not None else set()
         del running
         results = runner.run_backward(variant, arguments, leaves)
         if meter is not None and step is not None:
             excess = meter.mark() - expected
-            if place is not None and excess > 0:
-                # What hooks use while gradients are given away.
-                call = step.profile.calls[place]
-                step.profile.calls[place] = dataclasses.replace(call, backward=call.backward + excess)
+            if place is not None:
+                # More than expected is what hooks use while gradients are given away.
+                call, is_free = step.profile.calls[place], given.isdisjoint(meter.live)
+                call = dataclasses.replace(call, backward=call.backward + max(excess, 0), frees_tangents=is_free)
+                step.profile.calls[place] = call
         return results
 
     def _current_step(self, runner: Runner, arguments: list[Any]) -> TrainingStep:
@@ -263,7 +268,14 @@ class Session:
         self.wants_measuring = key not in self.profiles and self.n_measured < MAX_MEASUREMENTS
         if self.meter is not None:
             self._adopt(step)
+        step.later = step.choice
+        if step.meter is not None and key not in self.profiles:
+            step.choice = {i: with_room(self.runners[i], v, self._budget_of(step, v)) for i, v in step.later.items()}
         return step
+
+    def _budget_of(self, step: TrainingStep, variant: Variant) -> int:
+        """The budget of a step with one region."""
+        return self.budgets.get(step.key) or _budget(self.runners[step.key[0]].options, variant.step.keep_all_peak)
 
     def _choice(self, runner: Runner, sizes: tuple[int, ...], key: Key, gradients: int) -> dict[int, Variant]:
         """The plans for a step."""
@@ -361,12 +373,11 @@ class Session:
         """Notes what is held outside of a backward, and returns the peak that its plan has with that."""
         place = running.profile_index
         assert place is not None
-        call, region = step.profile.calls[place], running.variant.step.region
-        tangents = [tensor for node in region.tangents for tensor in region.needs[node]]
-        held = region.fixed_bytes + running.variant.phases.saved + bytes_of(region, tangents) + output_bytes(running.variant)
+        held = held_in_backward(running.variant)
         outside = meter.current - held - step.seen_gradients - self._saved()
-        step.profile.calls[place] = dataclasses.replace(call, backward=outside, backward_waiting=self._waiting())
-        return meter.current + running.variant.phases.backward - held + region.fixed_bytes
+        call = dataclasses.replace(step.profile.calls[place], backward=outside, backward_waiting=self._waiting())
+        step.profile.calls[place] = call
+        return meter.current + running.variant.phases.backward - held + running.variant.step.region.fixed_bytes
 
     def _overtake(self, other: Session) -> None:
         """Called when another model begins a step while one of this model is measured."""
@@ -401,9 +412,9 @@ class Session:
         first = self.runners[profile.calls[0].region]
         is_simple = not self.is_cut and len(profile.calls) == 1
         if is_simple:
-            variant = step.choice[first.index]
-            always = variant.step.outside.always
-            budget = self.budgets.get((first.index, key[1])) or _budget(first.options, variant.step.keep_all_peak)
+            variant = step.later[first.index]
+            always = held_always(variant.step)
+            budget = self._budget_of(step, variant)
             _, local = localized(profile)
             if peak([variant.step], [variant.phases], local, always) <= budget and measured <= budget:
                 self.profiles[key] = None

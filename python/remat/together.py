@@ -12,7 +12,7 @@ between the least it can save and what it would save without recomputation. The 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from .budget import format_bytes
 from .errors import BudgetTooSmall
@@ -35,6 +35,8 @@ class Call:
     forward_waiting: tuple[int, ...]
     backward: int = 0
     backward_waiting: tuple[int, ...] = ()
+    # Whether the gradients that backward was given were gone when it returned.
+    frees_tangents: bool = False
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,7 @@ def localized(profile: Profile) -> tuple[list[int], Profile]:
     place = {region: index for index, region in enumerate(regions)}
     there: Callable[[tuple[int, ...]], tuple[int, ...]] = lambda waiting: tuple(place[region] for region in waiting)  # noqa: E731
     calls = [
-        Call(place[c.region], c.forward, there(c.forward_waiting), c.backward, there(c.backward_waiting))
+        replace(c, region=place[c.region], forward_waiting=there(c.forward_waiting), backward_waiting=there(c.backward_waiting))
         for c in profile.calls
     ]
     return regions, Profile(calls, [Gap(gap.bytes, there(gap.waiting)) for gap in profile.gaps])
@@ -182,10 +184,12 @@ class Together:
         """What a region must leave free, when every region saves as much as its limit."""
         waiting = lambda regions: sum(limits[r] for r in regions)  # noqa: E731
         calls = [call for call in self.profile.calls if call.region == index]
-        forward = max(max(call.forward + waiting(call.forward_waiting), 0) for call in calls)
-        backward = max(max(call.backward + waiting(call.backward_waiting), 0) for call in calls)
-        always = self.always + min(forward, backward)
         region = self.steps[index].region
+        # Less than nothing: outputs that the caller has dropped. Among several calls it may also be what two of them share.
+        least = 0 if self._has_waiting else -(region.fixed_bytes + self.always)
+        forward = max(max(call.forward + waiting(call.forward_waiting), least) for call in calls)
+        backward = max(max(call.backward + waiting(call.backward_waiting), least) for call in calls)
+        always = self.always + min(forward, backward)
         tangents = frozenset().union(*(region.needs[node] for node in region.tangents))
         lasting = sum(region.values[v].bytes for v in output_values(region) | tangents)
         at_boundary = region.fixed_bytes + self.always + max(forward, backward) + lasting
@@ -198,6 +202,7 @@ class Together:
             forward=max(forward - backward, 0),
             backward=max(backward - forward, 0),
             between=max(need - at_boundary, 0),
+            frees_tangents=all(call.frees_tangents for call in calls),
         )
 
     def _too_small(self, budget: int) -> BudgetTooSmall:

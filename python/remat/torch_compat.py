@@ -106,6 +106,11 @@ def forbid_donated_buffers() -> None:
         metadata.bw_donated_idxs = []
 
 
+def frees_tangents() -> bool:
+    """Whether autograd leaves the gradients that a compiled backward is given to it alone, to be freed in the middle."""
+    return hasattr(torch.autograd.function.BackwardCFunction, "apply_boxed")
+
+
 def allows_other_saved_tensors() -> bool:
     """Called while a joint graph is cut: whether forward may save other tensors at run time than the graph says.
 

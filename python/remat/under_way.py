@@ -34,7 +34,9 @@ class TrainingStep:
     # What plans must count, and what of it the meter sees: not the buckets of DDP.
     gradients: int
     seen_gradients: int
+    # The plans it runs by, and those of the steps after it, where they differ because its loss is not known yet.
     choice: dict[int, Variant]
+    later: dict[int, Variant] = field(default_factory=dict)
     meter: Watch | None = None
     profile: Profile = field(default_factory=Profile)
     # The sizes for which each region is planned.
@@ -51,6 +53,18 @@ def bytes_of(region: Any, values: Iterable[int]) -> int:
 def output_bytes(variant: Variant) -> int:
     """The bytes that the caller gets from forward."""
     return bytes_of(variant.step.region, output_values(variant.step.region))
+
+
+def held_in_backward(variant: Variant) -> int:
+    """The bytes that are there when a backward begins: inputs, what was saved, the gradients it is given, outputs."""
+    region = variant.step.region
+    tangents = [value for node in region.tangents for value in region.needs[node]]
+    return region.fixed_bytes + variant.phases.saved + bytes_of(region, tangents) + output_bytes(variant)
+
+
+def storage_keys(tensors: Iterable[Any]) -> set[int]:
+    """What names the storages of some tensors while they live."""
+    return {tensor.untyped_storage()._cdata for tensor in tensors if isinstance(tensor, torch.Tensor)}
 
 
 def local(tensor: Any) -> torch.Tensor:

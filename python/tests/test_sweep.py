@@ -1,0 +1,73 @@
+"""A part of the sweep of bench/torch_sweep.py: models whose loss is computed outside, from the eager peak down."""
+
+from __future__ import annotations
+
+import pytest
+import remat
+import torch
+from remat.measure import measure_peak
+from sweep_cells import HOLDS, OUTSIDE, cells
+from torch import nn
+from zoo_text import TEXT
+from zoo_timm import TIMM
+
+# rnn, timm_vit: the eager peak is at the end of backward, when the outputs are long gone. roberta, distilbert: the losses need
+# more than a cross entropy does.
+OUTSIDE_CASES = {
+    "rnn": (TEXT["rnn"], "mse"),
+    "timm_vit": (TIMM["timm_vit"], "mse"),
+    "roberta": (TEXT["roberta"], "distillation"),
+    "distilbert": (TEXT["distilbert"], "dice"),
+}
+
+
+@pytest.mark.parametrize("name", OUTSIDE_CASES)
+def test_a_loss_outside_holds_from_the_first_step_on(name: str) -> None:
+    make, loss = OUTSIDE_CASES[name]
+    for cell in cells(make, OUTSIDE, loss):
+        assert (cell.verdict, cell.messages) == (HOLDS, []), cell
+        assert not cell.is_broken, cell
+
+
+def test_outputs_that_the_caller_keeps_are_noticed() -> None:
+    torch.manual_seed(0)
+    module, x = nn.Linear(256, 2048), torch.randn(64, 256)
+    with measure_peak("cpu") as dropped:
+        module(x).square().sum().backward()
+    module.zero_grad(set_to_none=True)
+    remat.compile(module, budget=dropped.bytes, effort=0.01)
+    with pytest.warns(remat.BudgetWarning, match="a step takes"):
+        out = module(x)
+        out.square().sum().backward()
+    del out
+
+
+def test_gradients_that_the_caller_keeps_are_noticed() -> None:
+    torch.manual_seed(0)
+    module, x = nn.Linear(256, 2048), torch.randn(64, 256)
+
+    def step(module: nn.Module) -> None:
+        # Not through a variable: the output is gone when backward begins, its gradient is not.
+        gradient = torch.ones(64, 2048)
+        module(x).backward(gradient)
+
+    with measure_peak("cpu") as eager:
+        step(module)
+    module.zero_grad(set_to_none=True)
+    remat.compile(module, budget=eager.bytes, effort=0.01)
+    peaks = []
+    for _ in range(2):
+        module.zero_grad(set_to_none=True)
+        with measure_peak("cpu") as peak:
+            step(module)
+        peaks.append(peak.bytes)
+    assert max(peaks) <= eager.bytes
+
+
+def test_without_measuring_a_plan_that_leaves_out_the_loss_says_so() -> None:
+    module, x = nn.Linear(4, 4096), torch.randn(64, 4)
+    with measure_peak("cpu") as eager:
+        module(x).abs().sum().backward()
+    compiled = torch.compile(module, backend="remat", options={"budget": eager.bytes, "effort": 0.01})
+    with pytest.warns(remat.BudgetWarning, match="no room for a loss"):
+        compiled(x).abs().sum().backward()
