@@ -7,6 +7,7 @@ Python functions that run op by op, or given to Inductor.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -61,7 +62,9 @@ def backend(
         partition_fn=compiler.partition,
         decompositions=inductor.decompositions() if parsed.compiler == "inductor" else {},
     )
-    with torch_compat.no_autograd_cache(), torch_compat.unrolled_layers():
+    # Inductor decomposes them, and fuses what comes of it.
+    interpolations = contextlib.nullcontext() if parsed.compiler == "inductor" else torch_compat.whole_interpolations()
+    with torch_compat.no_autograd_cache(), torch_compat.unrolled_layers(), interpolations:
         return aot(module, example_inputs)
 
 
