@@ -47,14 +47,13 @@ const MOST_TIME: f64 = 4.0;
 struct MovingCut<'a> {
     flat: &'a Flat,
     cut: Cut<'a>,
-    rows: Rows,
+    n_channels: usize,
     /// The ways of each value of the cut.
     routes: Vec<Vec<Route>>,
     place: Vec<u32>,
     available: Available,
-    /// Cost of the nodes that run first before the cut, after it, and on either side.
-    before: f64,
-    after: f64,
+    /// What the rows have in any case, and the cost of the nodes that run first on either side of the cut.
+    constants: Vec<f64>,
     either: f64,
 }
 
@@ -62,17 +61,21 @@ impl<'a> MovingCut<'a> {
     fn new(problem: &Problem, cuts: &Cuts<'a>, routes: &Routes, at: usize) -> Option<MovingCut<'a>> {
         let Cuts { flat, order, .. } = cuts;
         let cut = cuts.cut(at)?;
-        let sides = Sides { is_before: order.ancestors(at), is_after: order.descendants(at) };
+        let sides = Sides { at, is_before: order.ancestors(at), is_after: order.descendants(at) };
+        let n_channels = problem.channels.len();
+        let rows = routes.rows(cut.values(), &sides);
+        let mut constants = rows.constants();
         let sum = |side: &[bool]| (0..flat.n_nodes()).filter(|&n| side[n]).map(|n| flat.cost[n]).sum::<f64>();
-        let (before, after) = (sum(&sides.is_before), sum(&sides.is_after));
+        constants[Rows::PROGRAM_BEFORE] = sum(&sides.is_before);
+        constants[Rows::program_after(n_channels)] = sum(&sides.is_after);
         let is_either: Vec<bool> =
             (0..flat.n_nodes()).map(|n| !sides.is_before[n] && !sides.is_after[n]).collect();
         let mut place = vec![0; flat.n_values()];
         (0..).zip(cut.values()).for_each(|(i, &v)| place[v as usize] = i);
         Some(MovingCut {
             flat,
-            rows: Rows::new(problem),
-            routes: cut.values().iter().map(|&v| routes.of(v as usize, at, &sides)).collect(),
+            n_channels,
+            routes: cut.values().iter().map(|&v| routes.of(v as usize, &rows, &sides)).collect(),
             place,
             available: Available {
                 room: cut.room(),
@@ -80,8 +83,7 @@ impl<'a> MovingCut<'a> {
                     .map(|store| store.capacity_bytes.map_or(f64::INFINITY, |bytes| bytes.0 as f64))
                     .collect(),
             },
-            before,
-            after,
+            constants,
             either: sum(&is_either),
             cut,
         })
@@ -103,19 +105,18 @@ impl<'a> MovingCut<'a> {
 
     /// The bound at some weights, and the choice that it belongs to.
     fn evaluate(&mut self, weights: &Weights, limits: &mut Limits) -> Option<(f64, Taken)> {
-        let after = self.rows.program_after();
+        let after = Rows::program_after(self.n_channels);
         let prices: Vec<(f64, Option<usize>)> =
             self.cut.values().iter().map(|&v| self.crossing(v, weights)).collect();
         let place = &self.place;
         let found =
             self.cut.cheapest(|v| prices[place[v as usize] as usize].0, weights.rows[after], limits)?;
         let mut taken = Taken {
-            loads: vec![0.0; self.rows.len()],
+            loads: self.constants.clone(),
             kept: 0.0,
             stored: vec![0.0; self.available.capacity.len()],
         };
-        taken.loads[Rows::PROGRAM_BEFORE] = self.before;
-        taken.loads[after] = self.after + found.again;
+        taken.loads[after] += found.again;
         // What may run on either side runs where time counts less.
         let lighter = if weights.rows[Rows::PROGRAM_BEFORE] < weights.rows[after] {
             Rows::PROGRAM_BEFORE
@@ -134,9 +135,8 @@ impl<'a> MovingCut<'a> {
                 }
             }
         }
-        let work = weights.rows[Rows::PROGRAM_BEFORE] * self.before
-            + weights.rows[after] * self.after
-            + weights.rows[lighter] * self.either;
+        let certain: f64 = weights.rows.iter().zip(&self.constants).map(|(weight, load)| weight * load).sum();
+        let work = certain + weights.rows[lighter] * self.either;
         let of_stores: f64 = (weights.stores.iter().zip(&self.available.capacity))
             .map(|(&price, &most)| if price > 0.0 { price * most } else { 0.0 })
             .sum();
@@ -160,7 +160,7 @@ impl<'a> MovingCut<'a> {
         if self.is_impossible(limits) {
             return IMPOSSIBLE;
         }
-        let whole = self.before + self.after + self.either;
+        let whole: f64 = self.flat.cost.iter().sum();
         let mut known = Vec::new();
         let mut best = 0.0;
         let mut next = weights.clone();
@@ -171,7 +171,7 @@ impl<'a> MovingCut<'a> {
                 *weights = next;
             }
             known.push(taken);
-            let (height, proposed) = best_weights(self.rows, &known, &self.available);
+            let (height, proposed) = best_weights(self.n_channels, &known, &self.available);
             if best >= target || height <= best + CLOSE * whole {
                 break;
             }
@@ -219,8 +219,8 @@ impl<'a> Scan<'a> {
         Scan {
             problem,
             cuts,
-            routes: Routes::new(problem, cuts.flat),
-            weights: Weights::first(Rows::new(problem), problem.stores.len()),
+            routes: Routes::new(problem, cuts.flat, &cuts.order),
+            weights: Weights::first(problem.channels.len(), problem.stores.len()),
             tried: vec![false; n_nodes],
             best: (problem.base_cost(), n_nodes / 2),
             target,
