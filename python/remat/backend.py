@@ -17,7 +17,7 @@ from torch import fx
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from . import codegen, inductor, pipeline, reproducible, sharing, torch_compat
-from .automatic import with_reserved
+from .automatic import offload_optimizers, with_reserved
 from .distributed import watch
 from .errors import OptionError, RematError
 from .options import Options
@@ -37,6 +37,7 @@ def backend(
     except ValueError as error:
         raise torch_compat.unwrapped(OptionError(str(error))) from None
     parsed = with_reserved(parsed, example_inputs)
+    offload_optimizers(parsed, example_inputs)
     if torch_compat.is_split_by_ddp(module):
         split = RematError(
             "DistributedDataParallel cut the model into buckets before compiling, so that no plan can see the whole step;"

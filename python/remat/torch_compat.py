@@ -225,6 +225,21 @@ def no_autograd_cache() -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def not_compiling() -> Iterator[None]:
+    """Has code run as it does in a training loop, while something is being compiled: optimizers look at this flag."""
+    name = "_is_compiling_flag"
+    if not hasattr(torch.compiler, name):
+        yield
+        return
+    before = getattr(torch.compiler, name)
+    setattr(torch.compiler, name, False)
+    try:
+        yield
+    finally:
+        setattr(torch.compiler, name, before)
+
+
+@contextlib.contextmanager
 def no_recompile_limit() -> Iterator[None]:
     """Lets one function be traced as often as somebody asks for a plan."""
     config = torch._dynamo.config
