@@ -29,6 +29,15 @@ def test_a_loss_outside_holds_from_the_first_step_on(name: str) -> None:
         assert not cell.is_broken, cell
 
 
+# Models that Dynamo cuts into parts.
+@pytest.mark.parametrize("name", ["mixtral", "opt"])
+def test_a_model_in_parts_is_not_refused_at_the_eager_peak(name: str) -> None:
+    cell = next(cells(TEXT[name], INSIDE, "mse"))
+    assert cell.n_parts > 1
+    assert cell.verdict == HOLDS and not cell.is_broken, cell
+    assert all("cut the model" in message for message in cell.messages)
+
+
 def test_outputs_that_the_caller_keeps_are_noticed() -> None:
     torch.manual_seed(0)
     module, x = nn.Linear(256, 2048), torch.randn(64, 256)
