@@ -85,6 +85,45 @@ def _device(node: fx.Node) -> torch.device | None:
     return None if tensor is None else tensor.device
 
 
+@dataclass(frozen=True)
+class MovedValue:
+    """A value that a plan copies to a store, with its copies, and how long all of them take."""
+
+    name: str
+    bytes: int
+    store: str
+    n_copies: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Moving:
+    """What a plan moves: copies out and their bytes, values, and the seconds that the program waits for copies."""
+
+    n_out: int = 0
+    bytes: int = 0
+    waiting: float = 0.0
+    values: tuple[MovedValue, ...] = ()
+
+
+def moved_by(problem: dict[str, Any], priced: dict[str, Any]) -> Moving:
+    """What a plan moves, from what `Problem.price` says; the largest values first."""
+    copies = priced["transfers"]
+    if not copies:
+        return Moving()
+    values, seconds, n_copies = problem["values"], Counter[tuple[int, int]](), Counter[tuple[int, int]]()
+    for value, store, _, start, end in copies:
+        seconds[value, store] += end - start  # type: ignore[assignment]
+        n_copies[value, store] += 1
+    found = [
+        MovedValue(values[v]["name"], values[v]["bytes"], problem["stores"][s]["name"], n_copies[v, s], float(seconds[v, s]))
+        for v, s in n_copies
+    ]
+    out = [value for value, _, is_back, _, _ in copies if not is_back]
+    found.sort(key=lambda moved: (-moved.bytes, moved.name))
+    return Moving(len(out), sum(values[value]["bytes"] for value in out), priced["stalls"], tuple(found))
+
+
 def stored_bytes(problem: dict[str, Any], steps: list[tuple[Any, ...]]) -> list[int]:
     """The most bytes that a plan has in each store at once, each value in whole blocks."""
     held, most = Counter[int](), [0] * len(problem.get("stores", []))
