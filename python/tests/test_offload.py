@@ -78,7 +78,7 @@ def n_copies() -> int:
     return sum(len(store.transfers()) for store in places._open.values())
 
 
-MODELS = {"mlp": "70%", "convolutions": "70%", "transformer": "70%", "gpt2": "70%", "resnet": "90%"}
+MODELS = {"mlp": "70%", "convolutions": "70%", "transformer": "70%", "gpt2": "70%", "resnet": "93%"}
 
 
 @pytest.mark.parametrize("kind", ["host", "file"])
