@@ -57,10 +57,10 @@ class Stores:
                 entry["swap"] = False
         problem["schema"] = "remat.problem/2"
         problem["channels"], problem["stores"] = [], []
-        for moves, speed in zip(self.moves, self.speeds, strict=True):
+        for moves, takes in zip(self.moves, self.speeds, strict=True):
             name, first = moves.store.name, len(problem["channels"])
             problem["channels"] += [{"name": f"{way} {name}", "overlaps": True} for way in ("to", "from")]
-            ways = ((first, speed.out_latency, speed.out_per_byte), (first + 1, speed.in_latency, speed.in_per_byte))
+            ways = ((first, takes.out_latency, takes.out_per_byte), (first + 1, takes.in_latency, takes.in_per_byte))
             out, back = ({"channel": c, "latency": latency, "cost_per_byte": cost} for c, latency, cost in ways)
             problem["stores"].append({"name": name, "capacity_bytes": None, "out": out, "in": back})
 
@@ -111,12 +111,13 @@ def moved_by(problem: dict[str, Any], priced: dict[str, Any]) -> Moving:
     copies = priced["transfers"]
     if not copies:
         return Moving()
-    values, seconds, n_copies = problem["values"], Counter[tuple[int, int]](), Counter[tuple[int, int]]()
+    values, n_copies = problem["values"], Counter[tuple[int, int]]()
+    seconds: dict[tuple[int, int], float] = {}
     for value, store, _, start, end in copies:
-        seconds[value, store] += end - start  # type: ignore[assignment]
+        seconds[value, store] = seconds.get((value, store), 0.0) + end - start
         n_copies[value, store] += 1
     found = [
-        MovedValue(values[v]["name"], values[v]["bytes"], problem["stores"][s]["name"], n_copies[v, s], float(seconds[v, s]))
+        MovedValue(values[v]["name"], values[v]["bytes"], problem["stores"][s]["name"], n_copies[v, s], seconds[v, s])
         for v, s in n_copies
     ]
     out = [value for value, _, is_back, _, _ in copies if not is_back]

@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 import torch
+from movers import moved, with_stores
 from mutate_moves import moves
+from remat import schedule
 from remat.offload.space import FileSpace
 from remat.offload.store import Store
 from remat.offload.streams import Device, Dropped, StreamFileStore, StreamStore
-from movers import moved, with_stores
-from remat import schedule
 from subjects import Subject, Written, results_of, subjects
 
 GARBAGE = 0xA5
