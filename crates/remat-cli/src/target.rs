@@ -70,11 +70,6 @@ impl TargetFlags {
                 }
                 let begin = Instant::now();
                 let problem = Box::new(files::read_problem(path)?);
-                if !problem.stores.is_empty() {
-                    crate::output::say(
-                        "note: values stay in memory or are recomputed; no planner uses the stores of a problem yet",
-                    );
-                }
                 let everything = solve(&problem, "save-all", &Request::new(Bytes(u64::MAX)))?;
                 let keep_all_peak = everything.to_plan(&problem, "save-all", Bytes(u64::MAX)).peak_bytes;
                 let floor = memory_floor(&problem);
