@@ -1,6 +1,6 @@
 //! What planners reach on the planning instances with stores: overhead over running every node once, in percent.
 //!
-//! `cargo run --release -p remat-plan --example swap_marks -- FOLDER PLANNER SECONDS [PART OF A NAME]`
+//! `cargo run --release -p remat-plan --example swap_marks -- FOLDER PLANNER SECONDS [PART OF A NAME [FOLDER FOR PLANS]]`
 
 use remat_plan::{Bytes, Problem, Request, solve};
 use std::error::Error;
@@ -23,7 +23,9 @@ const MARKS: [(&str, u64, f64); 9] = [
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [folder, planner, seconds, rest @ ..] = &arguments[..] else {
-        return Err("give a folder, a planner, seconds, and maybe a part of a name".into());
+        return Err(
+            "give a folder, a planner, seconds, and maybe a part of a name and a folder for plans".into()
+        );
     };
     let limit = Duration::from_secs_f64(seconds.parse()?);
     println!(
@@ -39,6 +41,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         let outcome = solve(&problem, planner, &Request::new(Bytes(budget)).time_limit(limit))?;
         let time = begin.elapsed().as_secs_f64();
         let percent = |cost: f64| format!("{:.4}", 100.0 * (cost / problem.base_cost() - 1.0));
+        if let (Some(plan), Some(to)) = (outcome.plan(), rest.get(1)) {
+            plan.write(Path::new(to).join(format!("{name}.{budget}.json")), &problem)?;
+        }
         let (overhead, bound) = match outcome.plan() {
             Some(plan) => (percent(plan.cost), plan.lower_bound.map_or("-".into(), percent)),
             None => ("none".to_string(), String::new()),

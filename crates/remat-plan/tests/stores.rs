@@ -111,11 +111,11 @@ fn the_external_checker_agrees() {
 }
 
 #[test]
-fn planners_leave_stores_alone_and_claim_no_more_than_they_know() {
+fn planners_without_stores_claim_no_more_than_they_know() {
     for seed in 0..60 {
         let problem = random_problem_with_stores(seed, 10);
         let budget = memory_floor(&problem.without_stores()).bytes;
-        for planner in ["best", "save-all"] {
+        for planner in ["chain-dp", "save-all"] {
             let outcome = solve(&problem, planner, &Request::new(budget).effort(0.1)).expect("a valid plan");
             match outcome.plan() {
                 Some(plan) => {

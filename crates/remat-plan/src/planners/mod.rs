@@ -110,7 +110,7 @@ pub const PLANNERS: &[PlannerInfo] = &[
     PlannerInfo {
         name: "best",
         summary: "the default: the fast planners, improved by local search until the limits or the bound are met",
-        uses_stores: false,
+        uses_stores: true,
         plan: best::plan,
     },
 ];

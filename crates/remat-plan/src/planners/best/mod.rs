@@ -11,6 +11,7 @@
 
 mod keep_set;
 mod moves;
+mod moving;
 mod news;
 mod portfolio;
 mod repeats;
@@ -63,6 +64,9 @@ const SMALL_GAP: f64 = 1e-4;
 const PATIENCE: usize = 4;
 
 pub(crate) fn plan(problem: &Problem, request: &Request) -> Outcome {
+    if !problem.stores.is_empty() {
+        return moving::race(problem, request);
+    }
     if problem.nodes.len() <= TINY && memory_floor(problem).bytes <= request.budget {
         match exhaustive::answer(problem, request, "best", &Flat::new(problem), TINY_STATES) {
             // There is no plan, but a peak to ask for instead.

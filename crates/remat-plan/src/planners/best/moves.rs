@@ -7,10 +7,13 @@
 //!   as much of its chain as is missing, is inserted before that use, sometimes long before;
 //! - delete: a recompute is removed; recomputes that only it needed disappear with it;
 //! - swap: a recompute of b from a is removed and a is dropped instead, so that b is kept in the place of a;
+//! - send: a value that is live after a step comes from a store at its next use, or rests in one in the end;
 //! - shift: a compute moves to an earlier or later place, as far as its operands allow or by a random distance.
 //!
 //! Time of a proposal: O(distance to the next use + bit set).
 
+use crate::schedule::flat::NONE;
+use crate::schedule::moving::Moving;
 use crate::schedule::random::Random;
 use crate::schedule::tape::{Change, HEAD, Item, TAIL, Tape};
 
@@ -72,17 +75,7 @@ impl Moves {
             return None;
         }
         for _ in 0..4 {
-            let mut index = random.below(n_live as usize) as u32;
-            let mut word = 0;
-            while words[word].count_ones() <= index {
-                index -= words[word].count_ones();
-                word += 1;
-            }
-            let mut bits = words[word];
-            for _ in 0..index {
-                bits &= bits - 1;
-            }
-            let v = word * 64 + bits.trailing_zeros() as usize;
+            let v = nth_one(words, random.below(n_live as usize) as u32) as usize;
             let node = tape.node[slot as usize] as usize;
             if !flat.lasting[v] && flat.bytes[v] > 0 && !flat.outputs.get(node).contains(&(v as u32)) {
                 return Some(v as u32);
@@ -122,6 +115,67 @@ impl Moves {
         self.change.end = user;
         let eagerness = if random.below(2) == 0 { 100 } else { 60 };
         self.chain(tape, random, flat.producer[v as usize], user, eagerness)
+    }
+
+    /// Lets a value that waits after a slot with much memory come from a store for its next use.
+    pub(crate) fn propose_send(
+        &mut self,
+        moving: &Moving,
+        tape: &mut Tape,
+        random: &mut Random,
+    ) -> Option<()> {
+        let slot = Moves::high_slot(tape, random);
+        let words = tape.needed_words(tape.next[slot as usize]);
+        let n_live: u32 = words.iter().map(|word| word.count_ones()).sum();
+        if n_live == 0 {
+            return None;
+        }
+        let mut found = None;
+        for _ in 0..4 {
+            let v = nth_one(words, random.below(n_live as usize) as u32);
+            if moving.may_move(v) {
+                found = Some(v);
+                break;
+            }
+        }
+        let v = found?;
+        let flat = tape.flat;
+        let mut user = tape.next[slot as usize];
+        let mut distance = 0;
+        while user != TAIL && !flat.inputs.get(tape.node[user as usize] as usize).contains(&v) {
+            user = tape.next[user as usize];
+            distance += 1;
+        }
+        tape.work += distance as u64;
+        let rest = moving.rest_node[v as usize];
+        let node = if user == TAIL && rest != NONE {
+            rest
+        } else {
+            let n_stores = moving.stores_of(v).count();
+            let s = moving.stores_of(v).nth(random.below(n_stores))?;
+            moving.in_node(v, s)?
+        };
+        self.change.window.clear();
+        self.change.window.push(Item::New(node));
+        self.change.resume = tape.prev[user as usize];
+        self.change.end = user;
+        Some(())
+    }
+
+    /// Replaces a slot by the recompute of a node, with as much of its chain as is missing there.
+    pub(crate) fn replace_by_chain(
+        &mut self,
+        tape: &Tape,
+        random: &mut Random,
+        slot: u32,
+        node: u32,
+        user: u32,
+    ) -> Option<()> {
+        self.change.window.clear();
+        self.change.resume = tape.prev[slot as usize];
+        self.change.end = user;
+        let eagerness = if random.below(3) > 0 { 100 } else { 60 };
+        self.chain(tape, random, node, user, eagerness)
     }
 
     /// Appends the recompute of a node before `user` to the window, after the recomputes of its inputs that are not live
@@ -251,4 +305,18 @@ impl Moves {
         self.change.end = user;
         self.chain(tape, random, flat.producer[v as usize], user, 100)
     }
+}
+
+/// The position of the one with this number in a bit set.
+fn nth_one(words: &[u64], mut index: u32) -> u32 {
+    let mut word = 0;
+    while words[word].count_ones() <= index {
+        index -= words[word].count_ones();
+        word += 1;
+    }
+    let mut bits = words[word];
+    for _ in 0..index {
+        bits &= bits - 1;
+    }
+    word as u32 * 64 + bits.trailing_zeros()
 }

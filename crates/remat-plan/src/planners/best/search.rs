@@ -16,6 +16,7 @@ use crate::planners::best::moves::{Kind, Moves};
 use crate::planners::best::news::News;
 use crate::schedule::flat::{Flat, Measure};
 use crate::schedule::limits::Limits;
+use crate::schedule::moving::Moving;
 use crate::schedule::random::Random;
 use crate::schedule::tape::{Most, Tape};
 use crate::units::Bytes;
@@ -33,6 +34,8 @@ const LAST_TEMPERATURE: f64 = 0.002;
 /// Work per visited slot, in the unit of the limits.
 const WORK_PER_SLOT: f64 = 2.5;
 const TYPICAL_SLOTS_PER_MOVE: f64 = 60.0;
+/// How many of a hundred moves send a value to a store, where there are stores.
+const SENDS_PERCENT: usize = 30;
 /// What is less than this part of the cost is no gain.
 pub(crate) const SMALL_GAIN: f64 = 1e-5;
 
@@ -109,6 +112,8 @@ pub(crate) struct Search<'a> {
     /// A typical cost of one recompute, the unit of the temperature.
     unit: f64,
     moves: Moves,
+    /// The stores to which values may be sent, if there are any.
+    moving: Option<&'a Moving<'a>>,
     price: f64,
     turn: usize,
     pub(crate) lineages: Vec<Lineage>,
@@ -123,10 +128,16 @@ impl<'a> Search<'a> {
             random: Random::new(seed),
             unit: cost / count,
             moves: Moves::default(),
+            moving: None,
             price: 0.0,
             turn: 0,
             lineages: Vec::new(),
         }
+    }
+
+    /// The same on the wider problem with copies; `flat` is that problem with a price for each copy.
+    pub(crate) fn with_stores(moving: &'a Moving<'a>, flat: &'a Flat, budget: i64, seed: u64) -> Search<'a> {
+        Search { moving: Some(moving), ..Search::new(flat, budget, seed) }
     }
 
     /// The work of one cooling of a sequence of this length, roughly.
@@ -245,7 +256,13 @@ impl<'a> Search<'a> {
             _ => Kind::Shift,
         };
         self.tape.work += 4;
-        if self.moves.propose(kind, &mut self.tape, &mut self.random).is_none() {
+        let proposed = match self.moving {
+            Some(moving) if self.random.below(100) < SENDS_PERCENT => {
+                self.moves.propose_send(moving, &mut self.tape, &mut self.random)
+            }
+            _ => self.moves.propose(kind, &mut self.tape, &mut self.random),
+        };
+        if proposed.is_none() {
             return;
         }
         let most = Most { price: self.price, objective: -temperature * self.random.unit().ln() };

@@ -92,6 +92,9 @@ struct Run<'a> {
     n_back: Vec<u32>,
     /// Copies out that may begin.
     waiting: Vec<Leave>,
+    /// How many of them are of each value, and the store of the last one.
+    n_waiting: Vec<u8>,
+    waits_for: Vec<u32>,
     queues: Vec<Queue>,
     is_begun: Vec<bool>,
     discards: Vec<(u32, u32)>,
@@ -141,6 +144,8 @@ impl<'a> Run<'a> {
             filled: vec![0; n_stores],
             n_back: vec![0; n_values * n_stores],
             waiting: Vec::new(),
+            n_waiting: vec![0; n_values],
+            waits_for: vec![0; n_values],
             queues: Vec::new(),
             is_begun: vec![false; sequence.len()],
             discards: Vec::new(),
@@ -186,7 +191,7 @@ impl<'a> Run<'a> {
 
     /// When the last copy of a value out of memory has ended; infinite if it has not begun.
     fn out_end(&self, v: u32) -> f64 {
-        if self.waiting.iter().any(|leave| leave.value == v) {
+        if self.n_waiting[v as usize] > 0 {
             return f64::INFINITY;
         }
         let places = v as usize * self.moving.n_stores..(v as usize + 1) * self.moving.n_stores;
@@ -219,6 +224,7 @@ impl<'a> Run<'a> {
             return false;
         }
         self.waiting.swap_remove(at);
+        self.n_waiting[value as usize] -= 1;
         let channel = self.moving.problem.stores[store as usize].out.channel.index();
         let cost = self.moving.out_cost(value, store);
         let end = self.transfer(channel, self.arrival[value as usize], cost);
@@ -309,6 +315,9 @@ impl<'a> Run<'a> {
             let value = self.holds[at].value;
             self.finish_out(value)?;
             self.wait(self.out_end(value), i, value, true);
+            self.holds.swap_remove(at);
+            self.held -= self.bytes(value);
+            self.free(value);
             self.release_ended(i);
         }
     }
@@ -320,18 +329,18 @@ impl<'a> Run<'a> {
 
     /// When the copy out of a held value ends, or would if it began now.
     fn expected_end(&self, v: u32) -> f64 {
-        match self.waiting.iter().find(|leave| leave.value == v) {
-            None => self.out_end(v),
-            Some(leave) => {
-                let channel = self.moving.problem.stores[leave.store as usize].out.channel.index();
-                self.channel_free[channel].max(self.now) + self.moving.out_cost(v, leave.store)
-            }
+        if self.n_waiting[v as usize] == 0 {
+            return self.out_end(v);
         }
+        let store = self.waits_for[v as usize];
+        let channel = self.moving.problem.stores[store as usize].out.channel.index();
+        self.channel_free[channel].max(self.now) + self.moving.out_cost(v, store)
     }
 
     /// Begins the copies out of a value that have not begun.
     fn finish_out(&mut self, v: u32) -> Option<()> {
-        while let Some(at) = self.waiting.iter().position(|leave| leave.value == v) {
+        while self.n_waiting[v as usize] > 0 {
+            let at = self.waiting.iter().position(|leave| leave.value == v)?;
             self.begin_out(at).then_some(())?;
         }
         Some(())
@@ -343,7 +352,7 @@ impl<'a> Run<'a> {
             self.wait(self.arrival[v as usize], i, v, false);
         }
         for &v in flat.consumes.get(n as usize).iter().filter(|&&v| (v as usize) < self.moving.n_values) {
-            self.waiting.retain(|leave| leave.value != v);
+            self.give_up(v, false);
             self.wait(self.out_end(v), i, v, true);
         }
         self.keep_storage_apart(i, n)?;
@@ -399,10 +408,12 @@ impl<'a> Run<'a> {
         while self.next_leave < self.leaves.len() && self.leaves[self.next_leave].slot as usize <= slot {
             let leave = self.leaves[self.next_leave];
             self.next_leave += 1;
-            let is_there = self.there[self.place(leave.value, leave.store)].is_finite()
-                || self.waiting.iter().any(|w| (w.value, w.store) == (leave.value, leave.store));
-            if !is_there {
+            let is_waiting = self.n_waiting[leave.value as usize] > 0
+                && self.waiting.iter().any(|w| (w.value, w.store) == (leave.value, leave.store));
+            if !is_waiting && self.there[self.place(leave.value, leave.store)].is_infinite() {
                 self.waiting.push(leave);
+                self.n_waiting[leave.value as usize] += 1;
+                self.waits_for[leave.value as usize] = leave.store;
             }
         }
         let mut late: Vec<(u32, bool)> = Vec::new();
@@ -417,7 +428,7 @@ impl<'a> Run<'a> {
             }
             if end.back == NONE {
                 // Whatever copy out was still to come is not needed.
-                self.waiting.retain(|leave| leave.value != v || leave.last_read == u32::MAX);
+                self.give_up(v, true);
             }
             let shares = slot > 0 && {
                 let pairs = self.moving.flat.reuse.get(self.sequence[slot - 1] as usize);
@@ -428,9 +439,8 @@ impl<'a> Run<'a> {
             if self.out_end(v) <= bar { self.free(v) } else { late.push((v, shares)) }
         }
         for (v, shares) in late {
-            let leave = self.waiting.iter().position(|leave| leave.value == v);
-            if let Some(at) = leave {
-                let store = self.waiting[at].store as usize;
+            if self.n_waiting[v as usize] > 0 {
+                let store = self.waits_for[v as usize] as usize;
                 let channel = self.moving.problem.stores[store].out.channel.index();
                 if !self.overlaps(channel) {
                     self.finish_out(v)?;
@@ -443,6 +453,15 @@ impl<'a> Run<'a> {
         }
         self.give_places_back(slot);
         Some(())
+    }
+
+    /// Drops the copies out of a value that have not begun; with `except_last` not those that the end needs.
+    fn give_up(&mut self, v: u32, except_last: bool) {
+        if self.n_waiting[v as usize] > 0 {
+            self.waiting.retain(|leave| leave.value != v || (except_last && leave.last_read == u32::MAX));
+            let n_left = self.waiting.iter().filter(|leave| leave.value == v).count();
+            self.n_waiting[v as usize] = n_left as u8;
+        }
     }
 
     /// Takes values out of limited stores when their last copy in has arrived and been read.
