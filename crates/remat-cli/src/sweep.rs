@@ -7,7 +7,7 @@ use remat::pipeline::{Prepared, Program};
 use remat::profile::Sample;
 use remat::report::{Decision, DecisionRow};
 use remat::train::Performance;
-use remat_plan::Bytes;
+use remat_plan::{Bytes, Moves, SimulationError, Way};
 use serde::{Deserialize, Serialize};
 
 /// The name of the program that keeps everything.
@@ -41,10 +41,52 @@ pub(crate) struct Row {
     pub(crate) n_recomputed: Option<usize>,
     pub(crate) retained_bytes: Option<Bytes>,
     pub(crate) saved_bytes: Option<Bytes>,
+    /// Activations that leave for a store and return.
+    #[serde(default)]
+    pub(crate) n_moved: Option<usize>,
+    #[serde(default)]
+    pub(crate) moved_bytes: Option<Bytes>,
+    /// What a step copies to and from stores, state included; missing where it copies nothing.
+    #[serde(default)]
+    pub(crate) copied: Option<Copied>,
+    /// Measured, of a step that copies.
+    #[serde(default)]
+    pub(crate) waiting_seconds: Option<Sample>,
     /// Losses and state match the program that keeps everything, to the bit.
     pub(crate) bits_equal: Option<bool>,
     /// Why something is missing.
     pub(crate) note: Option<String>,
+}
+
+/// What a plan copies to and from stores in a step.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+pub(crate) struct Copied {
+    out_bytes: Bytes,
+    in_bytes: Bytes,
+    /// State that is in a store between steps.
+    resting_bytes: Bytes,
+    copying_seconds: f64,
+    planned_waiting_seconds: f64,
+    planned_hidden_percent: f64,
+}
+
+impl Copied {
+    fn of(moves: &Moves) -> Copied {
+        Copied {
+            out_bytes: moves.bytes(Way::Out),
+            in_bytes: moves.bytes(Way::In),
+            resting_bytes: moves.resting_bytes,
+            copying_seconds: moves.copying,
+            planned_waiting_seconds: moves.waiting,
+            planned_hidden_percent: moves.hidden_percent,
+        }
+    }
+
+    /// For people.
+    pub(crate) fn text(&self) -> String {
+        let Copied { out_bytes, in_bytes, planned_hidden_percent, .. } = self;
+        format!("{out_bytes} out, {in_bytes} in, {planned_hidden_percent:.0} % hidden")
+    }
 }
 
 impl Row {
@@ -71,21 +113,31 @@ impl Row {
     }
 
     /// Adds what the plan says.
-    pub(crate) fn fill_plan(&mut self, prepared: &Prepared, program: &Program, decisions: &[DecisionRow]) {
-        let base = prepared.problem.problem.base_cost();
+    pub(crate) fn fill_plan(
+        &mut self,
+        prepared: &Prepared,
+        program: &Program,
+        decisions: &[DecisionRow],
+    ) -> Result<(), SimulationError> {
+        let problem = &prepared.problem.problem;
         let plan = program.plan();
         let of = |fate: Decision| decisions.iter().filter(move |row| row.decision == fate);
         let bytes = |fate: Decision| of(fate).map(|row| row.median_mem_size_bytes).sum();
         self.predicted_peak_bytes = Some(program.peak());
         self.peak_change_percent = Some(percent_change(program.peak(), prepared.keep_all.peak()));
-        self.planned_overhead_percent = Some(overhead_percent(&prepared.problem.problem, plan));
+        self.planned_overhead_percent = Some(overhead_percent(problem, plan));
         self.gap_percent = plan.lower_bound.filter(|&b| b > 0.0).map(|b| 100.0 * (plan.cost / b - 1.0));
-        self.recomputation_seconds = Some(plan.cost - base);
+        let computing: f64 = plan.computes().map(|node| problem.node(node).cost).sum();
+        self.recomputation_seconds = Some(computing - problem.base_cost());
         self.n_recomputes = Some(program.schedule().n_recomputes());
         self.n_retained = Some(of(Decision::Retained).count());
         self.n_recomputed = Some(of(Decision::Recompute).count());
         self.retained_bytes = Some(bytes(Decision::Retained));
         self.saved_bytes = Some(bytes(Decision::Recompute));
+        self.n_moved = Some(of(Decision::Moved).count());
+        self.moved_bytes = Some(bytes(Decision::Moved));
+        self.copied = Moves::of(problem, plan)?.as_ref().map(Copied::of);
+        Ok(())
     }
 
     /// Adds what was measured.
@@ -97,6 +149,7 @@ impl Row {
     ) {
         self.measured_peak_bytes = Some(performance.measured_peak);
         self.step_seconds = Some(performance.time);
+        self.waiting_seconds = self.copied.map(|_| performance.stalls);
         if self.budget_bytes.is_some() {
             self.peak_change_percent = Some(percent_change(performance.measured_peak, keep_all_peak));
             self.bits_equal = oracle.map(|oracle| performance.has_the_bits_of(oracle));
@@ -123,7 +176,8 @@ impl Row {
         let time = self.step_seconds.map_or_else(String::new, |t| format!(", {} a step", seconds(t.median)));
         let overhead = self.overhead().map_or_else(String::new, |text| format!(", {text}"));
         let note = self.note.as_ref().map_or_else(String::new, |note| format!("; {note}"));
-        format!("{}, {}: {peak}{time}{overhead}{note}\n", self.case, self.program)
+        let copied = self.copied.map_or_else(String::new, |copied| format!("; moved {}", copied.text()));
+        format!("{}, {}: {peak}{time}{overhead}{copied}{note}\n", self.case, self.program)
     }
 
     /// The row without nested fields, for CSV.
@@ -144,6 +198,12 @@ impl Row {
             gap_percent: self.gap_percent,
             planning_s: self.planning_seconds,
             n_recomputes: self.n_recomputes,
+            moved_out_bytes: self.copied.map(|c| c.out_bytes),
+            moved_in_bytes: self.copied.map(|c| c.in_bytes),
+            resting_bytes: self.copied.map(|c| c.resting_bytes),
+            copying_s: self.copied.map(|c| c.copying_seconds),
+            planned_waiting_s: self.copied.map(|c| c.planned_waiting_seconds),
+            waiting_median_s: self.waiting_seconds.map(|t| t.median),
             bits_equal: self.bits_equal,
             note: self.note.as_deref(),
         }
@@ -172,6 +232,12 @@ pub(crate) struct FlatRow<'a> {
     gap_percent: Option<f64>,
     planning_s: Option<f64>,
     n_recomputes: Option<usize>,
+    moved_out_bytes: Option<Bytes>,
+    moved_in_bytes: Option<Bytes>,
+    resting_bytes: Option<Bytes>,
+    copying_s: Option<f64>,
+    planned_waiting_s: Option<f64>,
+    waiting_median_s: Option<f64>,
     bits_equal: Option<bool>,
     note: Option<&'a str>,
 }
@@ -196,6 +262,10 @@ pub(crate) struct SummaryRow {
     recomputed_activations_percent: Option<f64>,
     retained_memory_bytes: Option<Bytes>,
     saved_memory_bytes: Option<Bytes>,
+    moved_activations: Option<usize>,
+    moved_activations_percent: Option<f64>,
+    moved_memory_bytes: Option<Bytes>,
+    waiting_time_s: Option<f64>,
 }
 
 impl SummaryRow {
@@ -210,7 +280,7 @@ impl SummaryRow {
         let time = |row: &Row| row.step_seconds.map(|t| t.median);
         let (before, after) = (time(base), time(row));
         let share = |part: Option<usize>| {
-            let all = row.n_retained? + row.n_recomputed?;
+            let all = row.n_retained? + row.n_recomputed? + row.n_moved.unwrap_or(0);
             Some(100.0 * part? as f64 / all.max(1) as f64)
         };
         SummaryRow {
@@ -231,6 +301,10 @@ impl SummaryRow {
             recomputed_activations_percent: share(row.n_recomputed),
             retained_memory_bytes: row.retained_bytes,
             saved_memory_bytes: row.saved_bytes,
+            moved_activations: row.n_moved,
+            moved_activations_percent: share(row.n_moved),
+            moved_memory_bytes: row.moved_bytes,
+            waiting_time_s: row.copied.map(|copied| copied.planned_waiting_seconds),
         }
     }
 }

@@ -105,6 +105,36 @@ impl Target {
         }
     }
 
+    /// The same without stores: everything stays in memory or is computed again.
+    pub(crate) fn without_stores(&self) -> Result<Target> {
+        match self {
+            Target::Model(prepared) => Ok(Target::Model(Box::new(prepared.without_stores()?))),
+            Target::File { problem, .. } => Ok(self.with_problem(problem.without_stores())),
+        }
+    }
+
+    /// The same with stores that move `factor` times as many bytes in the same time.
+    pub(crate) fn with_faster_copies(&self, factor: f64) -> Target {
+        self.with_problem(self.problem().with_faster_copies(factor))
+    }
+
+    /// The same with another problem of the same nodes and values.
+    fn with_problem(&self, other: Problem) -> Target {
+        match self {
+            Target::Model(prepared) => {
+                let mut prepared = prepared.clone();
+                prepared.floor = memory_floor(&other);
+                prepared.problem.problem = other;
+                Target::Model(prepared)
+            }
+            Target::File { keep_all_peak, read_in, .. } => {
+                let floor = memory_floor(&other);
+                let (keep_all_peak, read_in) = (*keep_all_peak, *read_in);
+                Target::File { problem: Box::new(other), keep_all_peak, floor, read_in }
+            }
+        }
+    }
+
     /// Asks the planner.
     pub(crate) fn plan(&self, flags: &PlannerFlags, budget: Bytes) -> Result<Planned> {
         let mut request = flags.request(budget);

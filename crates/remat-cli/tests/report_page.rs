@@ -39,10 +39,10 @@ addEventListener("load", () => {
     expect(`the page is as wide as the frame (${innerWidth})`, innerWidth === WIDTH);
     expect("the page is ready", document.body.dataset.ready === "true");
     const sections = [...document.querySelectorAll("section")].map((s) => s.id);
-    for (const wanted of ["plan", "training", "memory-over-the-step", "decisions", "profile", "sweep", "sweep-2", "frontier", "loss", "how-it-was-measured"]) {
+    for (const wanted of ["measured", "plan", "plan-2", "training", "memory-over-the-step", "copies-as-planned", "copies-planned-and-measured", "decisions", "profile", "sweep", "sweep-2", "frontier", "loss", "how-it-was-measured"]) {
       expect(`section ${wanted} among ${sections}`, sections.includes(wanted));
     }
-    expect("the answer comes first", sections[0] === "plan" && document.querySelector("section .card b").textContent === "fits");
+    expect("the answer comes first", sections[0] === "measured" && document.querySelector("section .card b").textContent === "fits");
 
     // The timeline.
     const timeline = document.getElementById("memory-over-the-step");
@@ -67,6 +67,21 @@ addEventListener("load", () => {
     for (const kind of ["parameter", "optimizer_state", "activation"]) {
       expect(`${kind} has its colour`, drawn.has(new Map(palette.kinds).get(kind).toUpperCase()));
     }
+
+    // Copies: a lane for the program and one for each channel, twice where they were measured.
+    const planned = document.getElementById("copies-as-planned");
+    const lanes = [...planned.querySelectorAll("svg text")].map((t) => t.textContent);
+    for (const lane of ["program", "to host", "from host"]) expect(`a lane for ${lane} among ${lanes}`, lanes.includes(lane));
+    const copied = [...planned.querySelectorAll("rect")];
+    for (const i of [0, 1]) expect(`copies in direction ${i} are drawn`, copied.some((r) => r.getAttribute("fill") === palette.series[i]));
+    expect("bars are inside the step", copied.every((r) => Number(r.getAttribute("x")) >= 0 && Number(r.getAttribute("width")) > 0));
+    copied.at(-1).dispatchEvent(new PointerEvent("pointermove", { clientX: 50, clientY: 50, bubbles: true }));
+    expect("a copy tells its size", document.getElementById("tip").textContent.includes("iB in "));
+    const measured = [...document.querySelectorAll("#copies-planned-and-measured svg text")].map((t) => t.textContent);
+    for (const lane of ["to host, planned", "to host, measured", "from host, measured"]) expect(`a lane for ${lane} among ${measured}`, measured.includes(lane));
+    expect("moved activations are among the decisions", document.getElementById("decisions-2").textContent.includes("MOVED"));
+    expect("the plan tells what is hidden", document.getElementById("plan-2").textContent.includes("hidden behind nodes"));
+    expect("the frontier has a curve without stores", document.querySelectorAll("#frontier polyline").length === 3);
 
     // Tables.
     const decisions = document.getElementById("decisions");
@@ -185,7 +200,12 @@ fn the_report_works_in_a_browser() {
         "sweep",
         &["--budget", "80%", "--effort", "0.1", "--rounds", "1", "--steps", "4", "--out", "results"],
     ));
-    let frontier = run(with("frontier", &["--points", "4", "--json"]));
+    let moving = ["--planner", "swap", "--store", "host"];
+    let moved = |command, more: &[&str]| run(with(command, &[&moving[..], more].concat()));
+    moved("plan", &["--budget", "80%", "--out", "results/moved"]);
+    let compared = moved("compare", &["--budget", "80%", "--steps", "2", "--json"]);
+    fs::write(folder.join("results/moved/compare.json"), compared).unwrap();
+    let frontier = moved("frontier", &["--points", "4", "--json"]);
     fs::write(folder.join("results/frontier.json"), frontier).unwrap();
     let train = |more: &[&str]| {
         let arguments =
@@ -198,7 +218,7 @@ fn the_report_works_in_a_browser() {
     train(&["--log", "results/b.csv"]);
     // After `sweep.json`, so that the true sweep comes first.
     fs::write(folder.join("results/sweep_hostile.json"), hostile_sweep()).unwrap();
-    remat(&["report", "results", "--out", "report.html"], folder);
+    remat(&["report", "results", "results/moved", "--out", "report.html"], folder);
 
     let page = fs::read_to_string(folder.join("report.html")).unwrap();
     assert!(!page.contains("src=\"") && !page.contains("<link"), "the page needs nothing from elsewhere");

@@ -1,9 +1,10 @@
-//! Why a plan looks as it does: what sets its peak, what it recomputes and at what price.
+//! Why a plan looks as it does: what sets its peak, what it recomputes and moves, and at what price.
 //!
 //! In: a problem and a valid plan for it. Out: plain data, with a `Display` for people. Time: linear in the plan.
 
 use crate::bounds::memory_floor::memory_floor;
 use crate::ids::{NodeId, ValueId};
+use crate::moves::Moves;
 use crate::outcome::Floor;
 use crate::plan::{Plan, Step};
 use crate::problem::Problem;
@@ -16,7 +17,7 @@ use std::fmt;
 const SHOWN: usize = 10;
 const MIB: f64 = (1u64 << 20) as f64;
 
-/// What sets the peak of a plan, and what it recomputes.
+/// What sets the peak of a plan, and what it recomputes and moves.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Explanation {
     /// The budget of the plan.
@@ -37,6 +38,8 @@ pub struct Explanation {
     pub peak_step: Option<PeakStep>,
     /// Nodes that run more than once, the most expensive first.
     pub recomputed: Vec<Recomputed>,
+    /// What is copied to and from stores; nothing where the plan uses none.
+    pub moves: Option<Moves>,
 }
 
 /// The step with the largest memory.
@@ -163,6 +166,7 @@ pub fn explain(problem: &Problem, plan: &Plan) -> Result<Explanation, Simulation
         lower_bound: plan.lower_bound,
         peak_step,
         recomputed,
+        moves: plan.uses_stores().then(|| Moves::of_simulated(problem, plan, &result)),
     })
 }
 
@@ -241,22 +245,25 @@ impl fmt::Display for Explanation {
             None => writeln!(f)?,
         }
         if let Some(peak) = &self.peak_step {
-            let again = match peak.node {
-                None => "the copy into ",
-                Some(_) if peak.is_recompute => "recomputing ",
-                Some(_) => "",
-            };
-            let (at, name) = (peak.at, place(&peak.name, &peak.module));
-            writeln!(
-                f,
-                "the peak is at step {at}, {again}{name}: {} outputs, {} workspace",
-                peak.outputs, peak.workspace
-            )?;
+            let (at, name, made) = (peak.at, place(&peak.name, &peak.module), peak.outputs);
+            if peak.node.is_none() {
+                writeln!(f, "the peak is at step {at}, where {name} is copied in from a store: {made}")?;
+            } else {
+                let again = if peak.is_recompute { "recomputing " } else { "" };
+                let workspace = peak.workspace;
+                writeln!(
+                    f,
+                    "the peak is at step {at}, {again}{name}: {made} outputs, {workspace} workspace"
+                )?;
+            }
             for live in peak.live.iter().take(SHOWN) {
                 let use_ = if live.is_operand { "read there" } else { "waits for a later use" };
                 writeln!(f, "  {:>12}  {}, {use_}", live.bytes.to_string(), place(&live.name, &live.module))?;
             }
             more(f, peak.live.len(), "live values")?;
+        }
+        if let Some(moves) = &self.moves {
+            write!(f, "{moves}")?;
         }
         if self.recomputed.is_empty() {
             return writeln!(f, "nothing is recomputed");

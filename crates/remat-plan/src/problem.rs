@@ -269,6 +269,16 @@ impl Problem {
         problem
     }
 
+    /// The same problem with copies that move `factor` times as many bytes in the same time; what any copy takes stays.
+    pub fn with_faster_copies(&self, factor: f64) -> Problem {
+        let mut problem = self.clone();
+        for store in &mut problem.spec.stores {
+            store.out.cost_per_byte /= factor;
+            store.back.cost_per_byte /= factor;
+        }
+        problem
+    }
+
     /// All node ids in the problem's order.
     pub fn node_ids(&self) -> impl DoubleEndedIterator<Item = NodeId> + ExactSizeIterator + use<> {
         (0..self.spec.nodes.len()).map(NodeId::new)

@@ -5,7 +5,8 @@ mod common;
 use common::{network, node};
 use expect_test::expect;
 use remat_plan::{
-    Bytes, Phase, Problem, ProblemSpec, Request, Step, Value, ValueId, explain, memory_floor, solve,
+    Bytes, Channel, ChannelId, Link, Moves, NodeId, Phase, Plan, Problem, ProblemSpec, Request, Status, Step,
+    Store, StoreId, Value, ValueId, check, explain, memory_floor, solve,
 };
 
 /// x -> a -> b -> c -> d, where d reads a again: a kept until then costs its bytes while c is made.
@@ -81,4 +82,107 @@ fn no_reason_is_wrong_about_what_keeping_would_need() {
             }
         }
     }
+}
+
+/// The same with a store: copying `a` takes 4 s in either direction.
+fn bypass_with_store() -> Problem {
+    let channel = |name: &str| Channel { name: name.into(), overlaps: true };
+    let link =
+        |number| Link { channel: ChannelId(number), latency: 0.0, cost_per_byte: 4.0 / f64::from(40 << 20) };
+    let store = Store { name: "disk".into(), capacity_bytes: None, out: link(0), back: link(1) };
+    let channels = vec![channel("to disk"), channel("from disk")];
+    Problem::new(ProblemSpec { channels, stores: vec![store], ..bypass().spec().clone() })
+        .expect("well formed")
+}
+
+/// Moves `a` while `c` is made, and copies it back before `b` is freed.
+fn moving_plan() -> Plan {
+    let (a, disk) = (ValueId(1), StoreId(0));
+    let run = |node| Step::Compute(NodeId(node));
+    let steps = vec![
+        run(0),
+        Step::Out(a, disk),
+        run(1),
+        Step::Free(a),
+        Step::Free(ValueId(0)),
+        run(2),
+        Step::In(a, disk),
+        Step::Free(ValueId(2)),
+        run(3),
+    ];
+    Plan {
+        problem: "bypass".into(),
+        planner: "by hand".into(),
+        status: Status::Feasible,
+        budget_bytes: Bytes(120 << 20),
+        peak_bytes: Bytes(120 << 20),
+        cost: 22.0,
+        lower_bound: None,
+        stored: Vec::new(),
+        steps,
+    }
+}
+
+#[test]
+fn moves_are_told_with_their_times_waits_and_what_they_make_room_for() {
+    let (problem, plan) = (bypass_with_store(), moving_plan());
+    assert_eq!(check(&problem, &plan), []);
+    let explanation = explain(&problem, &plan).unwrap();
+    let moves = explanation.moves.as_ref().expect("a is moved");
+    // Out from 2 to 6 s, while b is made until 5; in from 11 to 15 s, while nothing can run.
+    assert_eq!((moves.copying, moves.waiting, moves.hidden_percent), (8.0, 5.0, 37.5));
+    let [moved] = &moves.values[..] else { panic!("one value is moved: {moves:?}") };
+    assert_eq!((moved.out, moved.back, moved.waited), (Some((2.0, 6.0)), Some((11.0, 15.0)), 5.0));
+    assert_eq!((moved.maker_cost, moved.rests), (Some(2.0), false));
+    let away = moved.away.as_ref().expect("its memory is freed");
+    assert_eq!((away.from_step, away.to_step, away.tightest_step), (3, 6, 5));
+    assert_eq!((away.used_bytes, away.excess_if_kept_bytes), (Bytes(80 << 20), Bytes(0)));
+    let text = explanation.to_string();
+    for words in [
+        "the peak is at step 6, where a is copied in from a store: 40.00 MiB",
+        "moved to and from stores: 1 value\n",
+        "40.00 MiB out to disk: 1 copy, 4.000000 s",
+        "37.5 % of 8.000000 s of copying is hidden; the step waits 5.000000 s",
+        "away from step 3 to 6: kept, step 5 (make_c, 80.00 MiB) would still fit; waited for 5.000000 s",
+        "running its maker again would take 2.000000 s",
+        "nothing is recomputed",
+    ] {
+        assert!(text.contains(words), "`{words}` is missing:\n{text}");
+    }
+}
+
+#[test]
+fn a_store_of_twice_the_speed_saves_what_the_same_steps_then_need_less() {
+    let (problem, plan) = (bypass_with_store(), moving_plan());
+    assert_eq!(Moves::saved_by_faster_copies(&problem, &plan, 1.0), Ok(0.0));
+    assert_eq!(Moves::saved_by_faster_copies(&problem, &plan, 2.0), Ok(3.0));
+    assert_eq!(Moves::of(&problem.without_stores(), &Plan { steps: vec![], ..plan }), Ok(None));
+}
+
+#[test]
+fn the_times_of_moves_add_up_on_random_problems() {
+    let mut n_moving = 0;
+    for seed in 0..30 {
+        let problem = common::random_problem_with_stores(seed, 10);
+        let floor = memory_floor(&problem).bytes;
+        let request = Request::new(floor + Bytes(floor.0 / 4)).effort(0.05);
+        let outcome = solve(&problem, "swap", &request).expect("a valid plan");
+        let Some(plan) = outcome.plan() else { continue };
+        let Some(moves) = Moves::of(&problem, plan).expect("a checked plan") else { continue };
+        n_moving += 1;
+        let computing: f64 = plan.computes().map(|node| problem.node(node).cost).sum();
+        assert!(
+            (computing + moves.waiting - plan.cost).abs() < 1e-9 * plan.cost.max(1.0),
+            "{seed}: {moves:?}"
+        );
+        assert!((0.0..=100.0).contains(&moves.hidden_percent), "{seed}");
+        let waited: f64 = moves.values.iter().map(|value| value.waited).sum();
+        assert!(waited <= moves.waiting + 1e-9 * plan.cost.max(1.0), "{seed}");
+        for value in &moves.values {
+            let Some(away) = &value.away else { continue };
+            assert!((away.from_step..away.to_step).contains(&away.tightest_step), "{seed}");
+            assert!(away.used_bytes <= plan.peak_bytes, "{seed}");
+        }
+    }
+    assert!(n_moving >= 5, "only {n_moving} plans move anything");
 }

@@ -1,8 +1,9 @@
 //! `remat compare`: the same training with and without a budget, side by side: peak, time, overhead, equal bits.
 
+use super::compare_moved::Moved;
 use crate::answer::Answer;
 use crate::flags::{CostKind, PlannerFlags, StepFlags, model_parser};
-use crate::format::{Align, count, plural, seconds, table, timing};
+use crate::format::{Align, count, plural, table, timing};
 use crate::output::{Output, Paint, Report};
 use crate::planning::compile;
 use crate::progress::Progress;
@@ -12,9 +13,9 @@ use anyhow::Result;
 use clap::Args;
 use remat::pipeline::{Fit, Prepared, Program, Refusal};
 use remat::profile::Sample;
-use remat::report::{Timeline, copied_bytes, copies};
+use remat::report::Timeline;
 use remat::train::{self, Side, Trial};
-use remat_plan::{Budget, Bytes, Way, simulate_with};
+use remat_plan::{Budget, Bytes};
 use serde::Serialize;
 use std::num::NonZeroUsize;
 
@@ -82,26 +83,6 @@ struct Measured {
     /// Peak of the process while both programs were in memory.
     peak_resident_bytes: Option<Bytes>,
     arenas_bytes: Bytes,
-}
-
-/// What a step copies to and from stores, as planned and as measured in the last step.
-#[derive(Serialize)]
-struct Moved {
-    out: Direction,
-    #[serde(rename = "in")]
-    back: Direction,
-    /// How long the program waits for copies in a step.
-    planned_wait_seconds: f64,
-    wait_seconds: Sample,
-}
-
-#[derive(Serialize)]
-struct Direction {
-    n_copies: usize,
-    bytes: Bytes,
-    /// How long the channel is busy.
-    planned_seconds: f64,
-    seconds: f64,
 }
 
 #[derive(Serialize)]
@@ -207,47 +188,6 @@ impl Measured {
             keep_all: SideRow::of(keep_all, 0),
             budgeted: SideRow::of(budgeted, n_recomputes),
         }
-    }
-}
-
-impl Moved {
-    fn of(prepared: &Prepared, program: &Program, side: &Side) -> Result<Option<Moved>> {
-        let (problem, plan) = (&prepared.problem.problem, program.plan());
-        if program.schedule().n_copies() == 0 {
-            return Ok(None);
-        }
-        let rows = copies(problem, plan, &side.copies)?;
-        let direction = |way: Way| {
-            let rows = || rows.iter().filter(|row| row.way == way.to_string());
-            let seconds = |times: (f64, f64)| times.1 - times.0;
-            Direction {
-                n_copies: rows().count(),
-                bytes: copied_bytes(problem, plan, way),
-                planned_seconds: rows().map(|row| seconds(row.planned)).sum(),
-                seconds: rows().filter_map(|row| row.measured).map(seconds).sum(),
-            }
-        };
-        let planned = simulate_with(problem, &plan.stored, &plan.steps)?;
-        // A step ends when its copies have ended, and the program waits for the last of them, too.
-        let after = rows.iter().map(|row| row.planned.1).fold(0.0, f64::max);
-        let computed: f64 = plan.computes().map(|node| problem.node(node).cost).sum();
-        let planned_wait_seconds = planned.stalls + (after - computed - planned.stalls).max(0.0);
-        Ok(Some(Moved {
-            out: direction(Way::Out),
-            back: direction(Way::In),
-            planned_wait_seconds,
-            wait_seconds: side.stalls,
-        }))
-    }
-
-    fn text(&self) -> String {
-        let direction = |name: &str, of: &Direction| {
-            let (planned, measured) = (seconds(of.planned_seconds), seconds(of.seconds));
-            format!("{} {name} ({}, {measured}; planned {planned})", plural(of.n_copies, "value"), of.bytes)
-        };
-        let (waits, planned) = (seconds(self.wait_seconds.median), seconds(self.planned_wait_seconds));
-        let (out, back) = (direction("out", &self.out), direction("in", &self.back));
-        format!("moved: {out}, {back}; a step waits {waits} for them (planned {planned})\n")
     }
 }
 

@@ -1,4 +1,5 @@
-//! `remat explain`: what sets the peak of a plan, what it recomputes and at what price, and what other budgets cost.
+//! `remat explain`: what sets the peak of a plan, what it recomputes and moves and at what price, and what other budgets and
+//! faster stores would change.
 
 use crate::answer::Answer;
 use crate::files;
@@ -7,14 +8,15 @@ use crate::format::{Align, change, cost, count, table};
 use crate::output::{Output, Paint, Report};
 use crate::prices::Prices;
 use crate::progress::Progress;
+use crate::store_prices::StorePrices;
 use crate::target::{Planned, Target, TargetFlags, n_recomputes, overhead_percent};
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
-use remat_plan::{Alternative, Budget, Bytes, Explanation, PLANNERS, Plan, Reason, Status, explain};
+use remat_plan::{Alternative, Budget, Bytes, Explanation, Moves, PLANNERS, Plan, Reason, Status, explain};
 use serde::Serialize;
 use std::path::PathBuf;
 
-/// Explains a plan: what sets its peak, what is recomputed, what each saved byte costs.
+/// Explains a plan: what sets its peak, what is recomputed and moved, what each saved byte costs.
 #[derive(Debug, Args)]
 pub(crate) struct Flags {
     #[command(flatten)]
@@ -46,6 +48,8 @@ struct Explained {
     proof: Option<String>,
     /// What a MiB is worth here; missing when nothing fits.
     prices: Option<Prices>,
+    /// What the stores are worth; missing without any, and when nothing fits.
+    store_prices: Option<StorePrices>,
     /// The planner of the other budgets.
     budgets_planner: String,
     budgets: Vec<BudgetRow>,
@@ -62,10 +66,14 @@ struct Details {
     base_cost: f64,
     overhead_percent: f64,
     lower_bound: Option<f64>,
+    /// The name of the node that runs at the peak, or of the value that is copied in there.
     peak_node: Option<String>,
     is_recompute_at_peak: bool,
+    is_copy_at_peak: bool,
     live_at_peak: Vec<LiveRow>,
     recomputed: Vec<RecomputedRow>,
+    /// Missing where the plan uses no store.
+    moves: Option<Moves>,
 }
 
 #[derive(Serialize)]
@@ -150,7 +158,7 @@ impl Explained {
         // A plan file may come from any planner; other budgets are asked of the same one where we have it.
         let is_known = PLANNERS.iter().any(|planner| planner.name == plan.planner);
         let flags = &if is_known { flags.with_planner(&plan.planner) } else { flags.clone() };
-        let (mut proof, mut prices) = (None, None);
+        let (mut proof, mut prices, mut store_prices) = (None, None, None);
         let (fits, body, explanation) = match &planned {
             Planned::Refused(refusal) => {
                 proof = refusal.proof().map(ToString::to_string);
@@ -165,6 +173,7 @@ impl Explained {
                     plan,
                     program.as_ref().map_or(explanation.peak, |program| program.peak()),
                 )?);
+                store_prices = StorePrices::of(target, flags, plan)?;
                 (
                     explanation.peak <= plan.budget_bytes,
                     explanation.to_string(),
@@ -180,6 +189,7 @@ impl Explained {
             explanation,
             proof,
             prices,
+            store_prices,
             budgets_planner: flags.planner.clone(),
             budgets: other_budgets(target, flags, &plan)?,
             body,
@@ -215,8 +225,10 @@ impl Details {
             lower_bound: explanation.lower_bound,
             peak_node: peak.map(|peak| peak.name.clone()),
             is_recompute_at_peak: peak.is_some_and(|peak| peak.is_recompute),
+            is_copy_at_peak: peak.is_some_and(|peak| peak.node.is_none()),
             live_at_peak: live.collect(),
             recomputed: recomputed.collect(),
+            moves: explanation.moves.clone(),
         }
     }
 }
@@ -319,8 +331,12 @@ impl Report for Explained {
             let title = format!("the price of memory here, by planning again with `{planner}`");
             format!("{}\n{}\n", paint.heading(&title), prices.text())
         });
+        let stores = self.store_prices.as_ref().map_or_else(String::new, |prices| {
+            let title = format!("what the stores are worth here, by planning again with `{planner}`");
+            format!("{}\n{}\n", paint.heading(&title), prices.text())
+        });
         let title = paint.heading(&format!("what other budgets buy, at a glance, by `{planner}`"));
         let budgets = table(&columns, self.budgets.iter().map(row));
-        format!("{verdict}: {}\n{prices}{title}\n{budgets}", self.body)
+        format!("{verdict}: {}\n{prices}{stores}{title}\n{budgets}", self.body)
     }
 }

@@ -3,8 +3,9 @@
 
 use crate::answer::Answer;
 use crate::flags::{CostKind, PlannerFlags, StepFlags, model_parser};
-use crate::format::{Align, change, seconds, table};
+use crate::format::{Align, change, facts, seconds, table};
 use crate::memory;
+use crate::moves::MovesReport;
 use crate::output::{Output, Paint, Report};
 use crate::planning::compile;
 use crate::progress::Progress;
@@ -48,6 +49,10 @@ struct MaxBatch {
     measured_peak_bytes: Option<Bytes>,
     step_seconds: Option<Sample>,
     planned_overhead_percent: Option<f64>,
+    /// What a step of the answer copies to and from stores; missing where it copies nothing.
+    moves: Option<MovesReport>,
+    /// Measured.
+    waiting_seconds: Option<Sample>,
     /// Every batch that was looked at, with whether a plan fits.
     tried: Vec<Tried>,
     /// What keeps the next batch from fitting.
@@ -105,6 +110,8 @@ impl Flags {
             measured_peak_bytes: None,
             step_seconds: None,
             planned_overhead_percent: None,
+            moves: None,
+            waiting_seconds: None,
             tried,
             limit,
         };
@@ -137,7 +144,7 @@ impl Flags {
         let floor = prepared.floor.bytes;
         if prepared.keep_all.peak() <= budget {
             let program = Box::new(prepared.keep_all);
-            return Ok((floor, Ok(Fitting { program, overhead_percent: 0.0 })));
+            return Ok((floor, Ok(Fitting { program, overhead_percent: 0.0, moves: None })));
         }
         let quick = self.planner.at_a_glance_unless_told();
         let mut attempt = compile(&prepared, &quick.planner, quick.request(budget))?;
@@ -146,7 +153,7 @@ impl Flags {
             attempt = compile(&prepared, &self.planner.planner, self.planner.request(budget))?;
         }
         let attempt = match attempt {
-            Fit::Fits(program) => Ok(Fitting::new(&prepared, program)),
+            Fit::Fits(program) => Ok(Fitting::new(&prepared, program)?),
             Fit::Refused(refusal) => Err(format!("batch {batch}: {refusal}")),
         };
         Ok((floor, attempt))
@@ -160,7 +167,7 @@ impl Flags {
         let prepared = self.model(batch)?.prepare()?;
         Ok(match compile(&prepared, &self.planner.planner, self.planner.request(budget))? {
             Fit::Fits(program) if program.plan().cost < fitting.program.plan().cost => {
-                Fitting::new(&prepared, program)
+                Fitting::new(&prepared, program)?
             }
             _ => fitting,
         })
@@ -171,10 +178,11 @@ impl Flags {
         let program = &*fitting.program;
         report.predicted_peak_bytes = Some(program.peak());
         report.planned_overhead_percent = Some(fitting.overhead_percent);
+        report.moves.clone_from(&fitting.moves);
         if self.no_run {
             return Ok(());
         }
-        memory::check_available(program.peak())?;
+        memory::check_available(program.peak() + program.host_bytes())?;
         let model = self.model(report.batch)?;
         let rounds = Rounds { n_rounds: 1, n_warm_up: 1, n_steps: 2 };
         let progress = Progress::new("confirming", rounds.n_steps + 1);
@@ -186,6 +194,7 @@ impl Flags {
         })?;
         report.measured_peak_bytes = Some(performances[0].measured_peak);
         report.step_seconds = Some(performances[0].time);
+        report.waiting_seconds = fitting.moves.as_ref().map(|_| performances[0].stalls);
         Ok(())
     }
 }
@@ -194,12 +203,15 @@ impl Flags {
 struct Fitting {
     program: Box<Program>,
     overhead_percent: f64,
+    moves: Option<MovesReport>,
 }
 
 impl Fitting {
-    fn new(prepared: &Prepared, program: Box<Program>) -> Fitting {
-        let overhead_percent = overhead_percent(&prepared.problem.problem, program.plan());
-        Fitting { program, overhead_percent }
+    fn new(prepared: &Prepared, program: Box<Program>) -> Result<Fitting> {
+        let problem = &prepared.problem.problem;
+        let overhead_percent = overhead_percent(problem, program.plan());
+        let moves = MovesReport::of(problem, program.plan())?;
+        Ok(Fitting { program, overhead_percent, moves })
     }
 }
 
@@ -257,6 +269,12 @@ impl Report for MaxBatch {
                 dash(self.planned_overhead_percent.map(change)),
             ];
             text += &table(&columns, [row]);
+        }
+        if let Some(moves) = &self.moves {
+            text += &facts(moves.facts());
+        }
+        if let Some(waits) = self.waiting_seconds {
+            text += &format!("a step of it waited {} for copies\n", seconds(waits.median));
         }
         if let Some(limit) = &self.limit {
             text += &format!("the next does not: {limit}\n");

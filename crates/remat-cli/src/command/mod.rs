@@ -2,6 +2,7 @@
 
 mod check;
 mod compare;
+mod compare_moved;
 mod completions;
 mod doctor;
 mod explain;
@@ -15,6 +16,7 @@ mod plan;
 mod predict;
 mod profile;
 mod profile_check;
+mod profile_swap;
 mod report;
 mod sweep;
 mod train;

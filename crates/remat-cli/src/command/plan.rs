@@ -1,4 +1,4 @@
-//! `remat plan`: which values to keep and which to recompute, so that a step fits a budget.
+//! `remat plan`: which values to keep, to recompute and to move, so that a step fits a budget.
 
 use crate::answer::Answer;
 use crate::draw::memory_over_ranks;
@@ -7,13 +7,14 @@ use crate::files;
 use crate::flags::{PlannerFlags, StepFlags};
 use crate::folder::Folder;
 use crate::format::{change, cost, count, facts, seconds};
+use crate::moves::MovesReport;
 use crate::output::{Output, Paint, Report};
 use crate::target::{Planned, Target, TargetFlags, n_recomputes, overhead_percent};
 use anyhow::Result;
 use clap::Args;
 use remat::pipeline::{Prepared, Program, Refusal};
 use remat::report::{self, Decisions, Timeline, Timelines};
-use remat_plan::{Budget, Bytes, PLAN_SCHEMA, Plan, Status};
+use remat_plan::{Budget, Bytes, PLAN_SCHEMA, PLANNERS, Plan, Status};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -54,12 +55,16 @@ struct PlanReport {
     n_recomputes: usize,
     overhead_percent: f64,
     planning_seconds: f64,
+    /// What is copied to and from stores; missing where the plan uses none.
+    moves: Option<MovesReport>,
     /// Why there is no plan, where there is none.
     why: Option<String>,
     /// Whether that is a proof that no plan exists.
     is_proof: bool,
     #[serde(skip)]
     cost_unit: String,
+    #[serde(skip)]
+    has_stores: bool,
     #[serde(skip)]
     refusal: Option<Refusal>,
 }
@@ -78,7 +83,7 @@ impl Flags {
         let budget = self.budget.resolve(target.keep_all_peak());
         let begin = Instant::now();
         let planned = target.plan(&self.planner, budget)?;
-        let report = PlanReport::of(&target, &planned, begin.elapsed().as_secs_f64());
+        let report = PlanReport::of(&target, &planned, begin.elapsed().as_secs_f64())?;
         // Files first: they are complete even when nothing reads the text.
         if let Some(path) = &self.problem_out {
             files::write(path, target.problem().to_form_of(path))?;
@@ -117,7 +122,7 @@ fn write_program(folder: &mut Folder, prepared: &Prepared, program: &Program) ->
     folder.write("before.dot", prepared.step.graph.to_dot())?;
     folder.write("after.dot", program.schedule().graph.to_dot())?;
     let budget = program.plan().budget_bytes;
-    let after = Timeline::predicted(program, &prepared.seconds);
+    let after = Timeline::planned(prepared, program);
     let name = &prepared.step.graph.name;
     let title = format!("{name}: memory over the step within {budget}");
     folder.picture("memory_timeline_planned", &memory_over_ranks(&title, &after, Some(budget))?)?;
@@ -136,7 +141,7 @@ impl Report for Decisions {
 }
 
 impl PlanReport {
-    fn of(target: &Target, planned: &Planned, planning_seconds: f64) -> PlanReport {
+    fn of(target: &Target, planned: &Planned, planning_seconds: f64) -> Result<PlanReport> {
         let problem = target.problem();
         let plan = planned.to_plan(problem);
         let fits = planned.fits();
@@ -144,7 +149,7 @@ impl PlanReport {
             Planned::Fits { program, .. } => (program.as_ref().map(|program| program.peak()), None),
             Planned::Refused(refusal) => (None, Some(refusal.clone())),
         };
-        PlanReport {
+        Ok(PlanReport {
             fits,
             floor_bytes: target.floor().bytes,
             floor_node: target.floor().node_name.clone(),
@@ -156,11 +161,29 @@ impl PlanReport {
             overhead_percent: if fits { overhead_percent(problem, &plan) } else { 0.0 },
             planning_seconds,
             cost_unit: problem.cost_unit.clone(),
+            has_stores: !problem.stores.is_empty(),
             why: refusal.as_ref().and_then(|refusal| refusal.why.as_ref()).map(ToString::to_string),
             is_proof: refusal.as_ref().is_some_and(|refusal| refusal.proof().is_some()),
             refusal,
+            moves: if fits { MovesReport::of(problem, &plan)? } else { None },
             plan,
+        })
+    }
+
+    /// Why stores that are there are not used.
+    fn nothing_moved(&self) -> String {
+        let uses_stores =
+            |name: &str| PLANNERS.iter().any(|planner| planner.name == name && planner.uses_stores);
+        if uses_stores(&self.plan.planner) {
+            return "nothing".to_owned();
         }
+        let others: Vec<&str> =
+            PLANNERS.iter().filter(|planner| planner.uses_stores).map(|p| p.name).collect();
+        format!(
+            "nothing: `{}` does not use stores; these planners do: {}",
+            self.plan.planner,
+            others.join(", ")
+        )
     }
 
     fn quality(&self) -> String {
@@ -195,14 +218,18 @@ impl Report for PlanReport {
         );
         let unit = &self.cost_unit;
         let price = format!("{} instead of {}", cost(plan.cost, unit), cost(self.keep_all_cost, unit));
-        first
-            + &facts([
-                ("problem", format!("{}, {} nodes", plan.problem, count(self.n_nodes))),
-                ("planner", format!("{}, {}", plan.planner, seconds(self.planning_seconds))),
-                ("peak without recomputation", keep_all_peak_bytes.to_string()),
-                ("recomputed nodes", count(self.n_recomputes)),
-                ("cost of a step", format!("{price} ({})", change(self.overhead_percent))),
-                ("quality", self.quality()),
-            ])
+        let mut rows = vec![
+            ("problem", format!("{}, {} nodes", plan.problem, count(self.n_nodes))),
+            ("planner", format!("{}, {}", plan.planner, seconds(self.planning_seconds))),
+            ("peak without recomputation", keep_all_peak_bytes.to_string()),
+            ("recomputed nodes", count(self.n_recomputes)),
+        ];
+        rows.extend(self.moves.iter().flat_map(MovesReport::facts));
+        if self.has_stores && self.moves.is_none() {
+            rows.push(("moved", self.nothing_moved()));
+        }
+        rows.push(("cost of a step", format!("{price} ({})", change(self.overhead_percent))));
+        rows.push(("quality", self.quality()));
+        first + &facts(rows)
     }
 }

@@ -1,6 +1,7 @@
 //! `remat profile`: where the time and the memory of a training step go when nothing is recomputed.
 
 use super::profile_check::Check;
+use super::profile_swap::Swap;
 use crate::answer::Answer;
 use crate::draw::{byte_unit, memory_over_ranks, time_unit, top_bars};
 use crate::environment::Environment;
@@ -58,6 +59,9 @@ struct Profile {
     ops: Vec<OpRow>,
     slowest: Vec<NodeRow>,
     largest: Vec<NodeRow>,
+    /// What moving activations would take, with a store.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    swap: Option<Swap>,
     /// The profile held against real steps, when asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     check: Option<Check>,
@@ -170,6 +174,7 @@ impl Profile {
         by_memory.sort_by_key(|row| std::cmp::Reverse(row.output_bytes + row.workspace_bytes));
         by_time.truncate(top);
         by_memory.truncate(top);
+        let stores = model.stores.iter().map(ToString::to_string).collect();
         Profile {
             model: model.info.name,
             optimizer: model.optimizer.name(),
@@ -187,6 +192,7 @@ impl Profile {
             ops: op_rows(prepared, &nodes),
             slowest: by_time,
             largest: by_memory,
+            swap: Swap::of(stores, &report::activations(prepared)),
             check: None,
         }
     }
@@ -294,6 +300,9 @@ impl Report for Profile {
         text += &self.node_table(&self.slowest);
         text += &format!("\n{}\n", paint.heading("nodes that make the most memory"));
         text += &self.node_table(&self.largest);
+        if let Some(swap) = &self.swap {
+            text += &format!("\n{}\n{}", paint.heading("moving"), swap.text());
+        }
         text + &self.check.as_ref().map_or_else(String::new, |check| check.text(paint))
     }
 }

@@ -75,6 +75,9 @@ struct Sweep {
     n_rounds: usize,
     n_warm_up: usize,
     n_steps: usize,
+    /// Where values may be moved to.
+    #[serde(default)]
+    stores: Vec<String>,
     rows: Vec<Row>,
 }
 
@@ -136,6 +139,7 @@ impl Flags {
             n_rounds: self.rounds.get(),
             n_warm_up: self.warm_up,
             n_steps: self.steps.get(),
+            stores: model.stores.iter().map(ToString::to_string).collect(),
             rows: Vec::new(),
         };
         let path = folder.path(TABLE);
@@ -149,10 +153,11 @@ impl Flags {
         let old: Sweep = serde_json::from_str(&text)
             .with_context(|| format!("{} is not the table of a sweep", path.display()))?;
         let counts = |s: &Sweep| (s.n_rounds, s.n_warm_up, s.n_steps);
-        let settings = |s: &Sweep| (s.model.clone(), s.optimizer.clone(), s.threads, s.seed, counts(s));
+        let names = |s: &Sweep| (s.model.clone(), s.optimizer.clone(), s.stores.clone());
+        let settings = |s: &Sweep| (names(s), s.threads, s.seed, counts(s));
         if settings(&old) != settings(&empty) {
             bail!(
-                "{} was measured with other settings (model, optimizer, threads, seed, rounds or steps); give \
+                "{} was measured with other settings (model, optimizer, stores, threads, seed, rounds or steps); give \
                  another folder",
                 path.display()
             );
@@ -174,7 +179,7 @@ impl Flags {
                 let mut row = Row::planned(name, &program, planner, bytes, begin.elapsed().as_secs_f64());
                 programs.push(match fit {
                     Fit::Fits(program) => {
-                        row.fill_plan(&prepared, &program, &decisions(&prepared, &program));
+                        row.fill_plan(&prepared, &program, &decisions(&prepared, &program))?;
                         Some(*program)
                     }
                     Fit::Refused(refusal) => {
@@ -191,7 +196,7 @@ impl Flags {
             let name_of_program = format!("checkpoint {modules}");
             let seconds = begin.elapsed().as_secs_f64();
             let mut row = Row::planned(name, &name_of_program, BY_HAND, program.peak(), seconds);
-            row.fill_plan(&prepared, &program, &decisions(&prepared, &program));
+            row.fill_plan(&prepared, &program, &decisions(&prepared, &program))?;
             rows.push(row);
             programs.push(Some(program));
         }
@@ -210,7 +215,7 @@ impl Flags {
         let mut running: Vec<(usize, &Program)> = Vec::new();
         for (index, program) in programs.iter().enumerate() {
             let Some(program) = program else { continue };
-            match memory::check_available(program.peak()) {
+            match memory::check_available(program.peak() + program.host_bytes()) {
                 Ok(()) => running.push((index, program)),
                 Err(error) => rows[index].note = Some(error.to_string()),
             }
@@ -313,9 +318,12 @@ impl Report for Sweep {
             ("planned", Align::Right),
             ("bits", Align::Right),
         ];
+        let copies = self.rows.iter().any(|row| row.copied.is_some());
+        let columns = columns.into_iter().chain(copies.then_some(("moved in a step", Align::Left)));
+        let columns: Vec<_> = columns.collect();
         let dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
         let row = |row: &Row| {
-            vec![
+            let mut cells = vec![
                 row.case.clone(),
                 row.program.clone(),
                 dash(row.peak().map(|peak| peak.to_string())),
@@ -324,7 +332,9 @@ impl Report for Sweep {
                 dash(row.overhead()),
                 dash(row.planned_overhead_percent.map(change)),
                 dash(row.bits_equal.map(|equal| if equal { "equal" } else { "DIFFERENT" }.to_owned())),
-            ]
+            ];
+            cells.extend(copies.then(|| dash(row.copied.map(|copied| copied.text()))));
+            cells
         };
         format!("{}\n{}", paint.heading(&self.model), table(&columns, self.rows.iter().map(row)))
     }

@@ -1,4 +1,4 @@
-//! The frontier: extra cost over memory, with the lower bound as a second line.
+//! The frontier: extra cost over memory, with the lower bound as a second line, and with stores the curve without them.
 //!
 //! The area between the two lines is what is not known: no plan lies below the lower one.
 
@@ -20,6 +20,8 @@ pub(crate) struct FrontierCurve {
     pub(crate) keep_all: Bytes,
     pub(crate) plans: Vec<(Bytes, f64)>,
     pub(crate) bounds: Vec<(Bytes, f64)>,
+    /// The plans without stores, where the others may use them.
+    pub(crate) without_stores: Option<Vec<(Bytes, f64)>>,
 }
 
 /// Draws the frontier.
@@ -32,7 +34,9 @@ pub(crate) fn frontier(curve: &FrontierCurve) -> Result<Picture> {
         LinePlot::new().with_data(scaled).with_color(colour).with_stroke_width(2.0).with_legend(name)
     };
     let (floor, keep_all) = (curve.floor.0 as f64 / unit, curve.keep_all.0 as f64 / unit);
-    let highest = curve.plans.iter().chain(&curve.bounds).map(|point| point.1).fold(1.0, f64::max);
+    let without = curve.without_stores.iter().flatten();
+    let highest =
+        curve.plans.iter().chain(&curve.bounds).chain(without).map(|point| point.1).fold(1.0, f64::max);
     // Labels of the marks are to their right; the wider margin holds the last one.
     let range = (keep_all - floor).max(0.01 * keep_all).max(1e-9);
     let mark = |at: f64| ReferenceLine::vertical(at).with_color(palette::FAINT).with_stroke_width(1.0);
@@ -43,7 +47,14 @@ pub(crate) fn frontier(curve: &FrontierCurve) -> Result<Picture> {
             plots.push(Plot::Line(bound.with_line_style(LineStyle::Custom("9 8".to_owned()))));
         }
         if !curve.plans.is_empty() {
-            plots.push(Plot::Line(line(&curve.plans, of_series(0), "cheapest plan found")));
+            let name = match &curve.without_stores {
+                Some(_) => "cheapest plan found, with stores",
+                None => "cheapest plan found",
+            };
+            plots.push(Plot::Line(line(&curve.plans, of_series(0), name)));
+        }
+        if let Some(without) = curve.without_stores.as_ref().filter(|points| !points.is_empty()) {
+            plots.push(Plot::Line(line(without, of_series(2), "without stores")));
         }
         // The curve falls steeply at the left and the marks are at both ends, so the legend is in the middle.
         let layout = Layout::auto_from_plots(&plots)
@@ -77,6 +88,7 @@ mod tests {
             keep_all: mib(9),
             plans: vec![(mib(3), 20.0), (mib(6), 4.0), (mib(9), 0.0)],
             bounds: vec![(mib(2), 15.0), (mib(6), 3.5), (mib(9), 0.0)],
+            without_stores: None,
         }
     }
 
@@ -90,6 +102,14 @@ mod tests {
         let svg = svg.to_lowercase();
         assert!([0, 1].map(of_series).iter().all(|colour| svg.contains(&colour.to_lowercase())));
         assert_eq!(png[..8], *b"\x89PNG\r\n\x1a\n");
+    }
+
+    #[test]
+    fn with_stores_there_is_a_curve_without_them() {
+        let without = vec![(Bytes(4 << 20), 40.0), (Bytes(9 << 20), 0.0)];
+        let svg = frontier(&FrontierCurve { without_stores: Some(without), ..curve() }).unwrap().svg;
+        assert!(svg.contains("with stores") && svg.contains("without stores"));
+        assert!(svg.to_lowercase().contains(&of_series(2).to_lowercase()));
     }
 
     #[test]

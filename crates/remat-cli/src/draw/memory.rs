@@ -134,6 +134,7 @@ mod tests {
         Timeline {
             runs: (0..80).map(run).collect(),
             lives: vec![life(Kind::Parameter), life(Kind::Activation)],
+            ..Timeline::default()
         }
     }
 

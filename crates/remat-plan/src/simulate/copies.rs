@@ -22,12 +22,28 @@ pub struct Transfer {
     pub end: f64,
 }
 
+/// A stretch of time in which the program waits for a copy.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Wait {
+    /// Index of the step that waits.
+    pub at: usize,
+    /// The value whose copy it waits for.
+    pub value: ValueId,
+    /// When it begins to wait.
+    pub start: f64,
+    /// When the copy has ended.
+    pub end: f64,
+}
+
 /// What is stored and since when, what the channels do, and how far the program is.
 pub(super) struct Copies<'a> {
     problem: &'a Problem,
     pub(super) now: f64,
     /// Time that the program spent waiting.
     pub(super) stalls: f64,
+    pub(super) waits: Vec<Wait>,
+    /// The step at hand.
+    pub(super) at: usize,
     pub(super) transfers: Vec<Transfer>,
     channel_free: Vec<f64>,
     /// Where each value is or will be, with the time from which on it can be read there.
@@ -54,6 +70,8 @@ impl<'a> Copies<'a> {
             problem,
             now: 0.0,
             stalls: 0.0,
+            waits: Vec::new(),
+            at: 0,
             transfers: Vec::new(),
             channel_free: vec![0.0; problem.channels.len()],
             places: vec![Vec::new(); problem.values.len()],
@@ -106,7 +124,7 @@ impl<'a> Copies<'a> {
         let place = self.places[value.index()].iter().find(|&&(place, _)| place == store);
         let &(_, written) = place.ok_or(Refusal::NotThere)?;
         let read = self.read_until.get(&(value, store)).copied().unwrap_or(0.0);
-        self.wait_until(written.max(read));
+        self.wait_until(written.max(read), value);
         self.remove(value, store);
         Ok(())
     }
@@ -129,13 +147,13 @@ impl<'a> Copies<'a> {
 
     /// Waits until a live value can be read.
     pub(super) fn wait_for_arrival(&mut self, value: ValueId) {
-        self.wait_until(self.arrival[value.index()]);
+        self.wait_until(self.arrival[value.index()], value);
     }
 
     /// Waits until nothing reads the memory of a value any more.
     pub(super) fn wait_for_copies_out(&mut self, value: ValueId) {
         let last = self.places[value.index()].iter().map(|&(_, end)| end).fold(0.0, f64::max);
-        self.wait_until(last);
+        self.wait_until(last, value);
     }
 
     /// The value is made anew: nothing has to arrive.
@@ -148,9 +166,10 @@ impl<'a> Copies<'a> {
         self.transfers.iter().map(|transfer| transfer.end).fold(self.now, f64::max)
     }
 
-    fn wait_until(&mut self, time: f64) {
+    fn wait_until(&mut self, time: f64, value: ValueId) {
         if time > self.now {
             self.stalls += time - self.now;
+            self.waits.push(Wait { at: self.at, value, start: self.now, end: time });
             self.now = time;
         }
     }

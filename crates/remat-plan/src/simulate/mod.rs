@@ -14,8 +14,8 @@ use crate::names::{Names, Tell, tells};
 use crate::plan::Step;
 use crate::problem::Problem;
 use crate::units::Bytes;
-pub use copies::Transfer;
 use copies::{Copies, Refusal};
+pub use copies::{Transfer, Wait};
 pub use free_early::free_early;
 use memory::{Memory, live_before};
 use std::fmt;
@@ -37,6 +37,8 @@ pub struct Simulation {
     pub transfers: Vec<Transfer>,
     /// How long the program waits for copies, those on channels that do not overlap left out.
     pub stalls: f64,
+    /// When it waits, and for what.
+    pub waits: Vec<Wait>,
 }
 
 /// The first step that breaks a rule.
@@ -142,6 +144,7 @@ pub fn simulate_with(
         live_at_peak: peak.map_or_else(Vec::new, |(at, _)| live_before(problem, stored, &steps[..at])),
         curve: run.curve,
         stalls: run.copies.stalls,
+        waits: run.copies.waits,
         transfers: run.copies.transfers,
     })
 }
@@ -199,6 +202,7 @@ impl<'a> Run<'a> {
         if !has_ids {
             return Err(SimulationError::NoSuchId { at });
         }
+        self.copies.at = at;
         match step {
             Step::Compute(node) => self.compute(at, node, later)?,
             Step::Free(value) => {

@@ -217,6 +217,13 @@ impl Prepared {
         Ok(Prepared { problem, floor, stores, ..self })
     }
 
+    /// The same step as if it had no stores.
+    pub fn without_stores(&self) -> Result<Prepared> {
+        let problem = problem::problem(&self.step.graph, &self.seconds)?;
+        let floor = memory_floor(&problem.problem);
+        Ok(Prepared { problem, floor, stores: Vec::new(), ..self.clone() })
+    }
+
     /// What can be planned for any budget.
     fn target(&self) -> Target<'_> {
         Target {

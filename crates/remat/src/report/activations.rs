@@ -8,7 +8,7 @@
 use crate::graph::{Graph, Kind, Liveness, Phase, Storage};
 use crate::ids::{Id, IdVec, NodeId, ValueId};
 use crate::pipeline::Prepared;
-use remat_plan::Bytes;
+use remat_plan::{Bytes, Way};
 use serde::Serialize;
 use std::collections::BTreeSet;
 
@@ -41,6 +41,13 @@ pub struct ActivationRow {
     /// Bytes that are freed per second of recomputation: the higher, the better to recompute. Missing where making it
     /// again takes no time.
     pub recompute_ratio: Option<f64>,
+    /// Time to copy it to a store beside running kernels; missing without one. With several stores, the one with the shortest
+    /// way there and back.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub swap_out_s: Option<f64>,
+    /// Time to copy it back.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub swap_in_s: Option<f64>,
 }
 
 /// The activations of the step in order of creation.
@@ -57,6 +64,7 @@ pub fn activations(prepared: &Prepared) -> Vec<ActivationRow> {
         let chain = Chain::to(graph, &storage, &live, v, made, first);
         let recomp_time_s: f64 = chain.nodes.iter().map(|&n| prepared.seconds[n]).sum();
         let size = graph.values[v].ty.buffer_bytes();
+        let swap = swap_seconds(prepared, size);
         Some(ActivationRow {
             value: v,
             activation_name: graph.value_name(v),
@@ -70,12 +78,22 @@ pub fn activations(prepared: &Prepared) -> Vec<ActivationRow> {
             recomp_time_s,
             recomp_memory_bytes: chain.peak(graph, &storage, v),
             recompute_ratio: (recomp_time_s > 0.0).then(|| size.0 as f64 / recomp_time_s),
+            swap_out_s: swap.map(|(out, _)| out),
+            swap_in_s: swap.map(|(_, back)| back),
         })
     };
     let in_forward = |v: &ValueId| {
         graph.values[*v].producer.is_some_and(|(node, _)| graph.nodes[node].phase == Phase::Forward)
     };
     graph.values.ids().filter(is_activation).filter(in_forward).filter_map(row).collect()
+}
+
+/// Seconds of a copy to the store with the shortest way there and back, and of the copy from it.
+fn swap_seconds(prepared: &Prepared, size: Bytes) -> Option<(f64, f64)> {
+    let stores = prepared.problem.problem.stores.iter();
+    let times = stores.map(|store| [Way::Out, Way::In].map(|way| store.link(way).cost(size)));
+    let fastest = times.min_by(|a, b| (a[0] + a[1]).total_cmp(&(b[0] + b[1])));
+    fastest.map(|[out, back]| (out, back))
 }
 
 /// Ranks and times of the step without recomputation.

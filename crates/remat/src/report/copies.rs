@@ -2,10 +2,10 @@
 
 use crate::exec::CopyTime;
 use remat_plan::{Bytes, Plan, Problem, SimulationError, Way, simulate_with};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// One copy of a step. Times are seconds since the beginning of the step.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct CopyRow {
     /// Name of the value.
     pub value: String,
@@ -18,7 +18,16 @@ pub struct CopyRow {
     /// When it begins and ends in the plan.
     pub planned: (f64, f64),
     /// When it began and ended, where it was measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub measured: Option<(f64, f64)>,
+}
+
+impl CopyRow {
+    /// The channel that it goes through, for people.
+    pub fn channel(&self) -> String {
+        let direction = if self.way == Way::Out.to_string() { "to" } else { "from" };
+        format!("{direction} {}", self.store)
+    }
 }
 
 /// All copies of a plan, in the order in which they are begun. `measured` are those of one run of its program, or empty.
@@ -45,14 +54,4 @@ pub fn copies(
         }
     };
     Ok(planned.iter().enumerate().map(row).collect())
-}
-
-/// Bytes that a plan copies in one direction.
-pub fn copied_bytes(problem: &Problem, plan: &Plan, way: Way) -> Bytes {
-    let bytes = plan.steps.iter().filter_map(|step| match *step {
-        remat_plan::Step::Out(value, _) if way == Way::Out => Some(problem.bytes(value)),
-        remat_plan::Step::In(value, _) if way == Way::In => Some(problem.bytes(value)),
-        _ => None,
-    });
-    bytes.sum()
 }

@@ -3,7 +3,7 @@
 use super::{ActivationRow, activations};
 use crate::ids::ValueId;
 use crate::pipeline::{Prepared, Program};
-use remat_plan::Bytes;
+use remat_plan::{Bytes, Step};
 use serde::Serialize;
 use std::collections::HashSet;
 
@@ -15,6 +15,8 @@ pub enum Decision {
     Recompute,
     /// Kept from forward to backward.
     Retained,
+    /// Copied to a store after its forward use and back for backward.
+    Moved,
 }
 
 /// One activation with its fate.
@@ -42,8 +44,19 @@ pub fn decisions(prepared: &Prepared, program: &Program) -> Vec<DecisionRow> {
         .filter_map(|node| node.origin)
         .flat_map(|origin| original.nodes[origin].outputs.iter().copied())
         .collect();
+    let returning: HashSet<ValueId> = (program.plan().steps.iter())
+        .filter_map(|step| match *step {
+            Step::In(value, _) => Some(prepared.problem.value_of[value.index()]),
+            _ => None,
+        })
+        .collect();
+    let fate = |value: ValueId| match (again.contains(&value), returning.contains(&value)) {
+        (true, _) => Decision::Recompute,
+        (false, true) => Decision::Moved,
+        (false, false) => Decision::Retained,
+    };
     let row = |activation: ActivationRow| DecisionRow {
-        decision: if again.contains(&activation.value) { Decision::Recompute } else { Decision::Retained },
+        decision: fate(activation.value),
         activation_name: activation.activation_name,
         median_mem_size_bytes: activation.median_mem_size_bytes,
         recomp_time_s: activation.recomp_time_s,

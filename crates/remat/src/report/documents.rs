@@ -43,8 +43,8 @@ impl Timelines {
     /// The step without recomputation and under a plan.
     pub fn of(prepared: &Prepared, program: &Program) -> Timelines {
         let before = Timeline::predicted(&prepared.keep_all, &prepared.seconds);
-        let after = Timeline::predicted(program, &prepared.seconds);
         let plan = program.plan();
+        let after = Timeline::planned(prepared, program);
         Timelines::keep_all(&prepared.step.graph.name, before).with(&plan.planner, plan.budget_bytes, after)
     }
 }

@@ -1,6 +1,7 @@
 //! The timeline in the formats of other people's viewers.
 //!
-//! [`chrome_trace`] is JSON for Perfetto and `chrome://tracing`: one slice per run and a memory counter.
+//! [`chrome_trace`] is JSON for Perfetto and `chrome://tracing`: one slice per run and a memory counter, and with stores a
+//! track for each channel.
 //! [`memory_snapshot`] is what PyTorch's `memory_viz` page and `torch.cuda._memory_viz` open: a pickle with one
 //! segment, our arena, and an event for every buffer that begins or ends, at its real address.
 
@@ -22,9 +23,10 @@ pub fn chrome_trace(timeline: &Timeline, name: &str) -> String {
     }
     let by_kind: Vec<(Kind, Vec<_>)> =
         Kind::ALL.iter().map(|&kind| (kind, timeline.bytes_where(|life| life.kind == kind))).collect();
-    let mut now = 0.0;
     let mut track = 1;
+    let starts = timeline.starts();
     for (at, run) in timeline.runs.iter().enumerate() {
+        let now = starts[at];
         if !run.recompute {
             track = match run.phase {
                 Phase::Forward => 1,
@@ -44,9 +46,53 @@ pub fn chrome_trace(timeline: &Timeline, name: &str) -> String {
         }
         memory.insert("workspace".to_owned(), run.workspace_bytes.0.into());
         events.push(json!({"ph": "C", "pid": 1, "ts": now * MICRO, "name": "memory", "args": memory}));
-        now += run.seconds;
     }
+    copy_events(timeline, &mut events);
     json!({"displayTimeUnit": "ms", "traceEvents": events}).to_string()
+}
+
+/// One track for the waits of the program and one for each direction of each store, as planned; measured copies are on
+/// tracks of a second process, which viewers draw below.
+fn copy_events(timeline: &Timeline, events: &mut Vec<Json>) {
+    if timeline.copies.is_empty() {
+        return;
+    }
+    const WAITS: usize = 4;
+    const PLANNED: usize = 1;
+    const MEASURED: usize = 2;
+    let name_of = |process: usize, track: usize, name: &str| json!({"ph": "M", "pid": process, "tid": track, "name": "thread_name", "args": {"name": name}});
+    events.push(name_of(PLANNED, WAITS, "waits for copies"));
+    for wait in &timeline.waits {
+        events.push(json!({
+            "ph": "X", "pid": PLANNED, "tid": WAITS, "ts": wait.start * MICRO, "dur": wait.seconds * MICRO,
+            "name": format!("wait for {}", wait.value), "cat": "wait", "args": {"value": wait.value},
+        }));
+    }
+    if timeline.copies.iter().any(|copy| copy.measured.is_some()) {
+        let args = json!({"name": "copies, measured"});
+        events.push(json!({"ph": "M", "pid": MEASURED, "name": "process_name", "args": args}));
+    }
+    let mut channels: Vec<String> = Vec::new();
+    for copy in &timeline.copies {
+        let channel = copy.channel();
+        let known = channels.iter().position(|name| *name == channel);
+        let number = known.unwrap_or(channels.len());
+        let times = [(PLANNED, Some(copy.planned)), (MEASURED, copy.measured)];
+        for (process, times) in times {
+            let Some((start, end)) = times else { continue };
+            if known.is_none() {
+                events.push(name_of(process, WAITS + 1 + number, &channel));
+            }
+            events.push(json!({
+                "ph": "X", "pid": process, "tid": WAITS + 1 + number, "ts": start * MICRO,
+                "dur": (end - start) * MICRO, "name": copy.value, "cat": copy.way,
+                "args": {"value": copy.value, "store": copy.store, "bytes": copy.bytes.0},
+            }));
+        }
+        if known.is_none() {
+            channels.push(channel);
+        }
+    }
 }
 
 /// The buffers of the arena over the step, as a pickled memory snapshot.

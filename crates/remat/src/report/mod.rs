@@ -16,11 +16,11 @@ pub mod palette;
 mod timeline;
 
 pub use activations::{ActivationRow, activations};
-pub use copies::{CopyRow, copied_bytes, copies};
+pub use copies::{CopyRow, copies};
 pub use decisions::{Decision, DecisionRow, decisions};
 pub use documents::{Decisions, Timelines, documents};
 pub use export::{chrome_trace, memory_snapshot};
 pub use modules::{ModuleRow, modules};
 pub use nodes::{NodeRow, nodes};
 pub use page::{Document, page};
-pub use timeline::{Life, Timeline, TimelineRun};
+pub use timeline::{Life, Timeline, TimelineRun, TimelineWait};

@@ -1,7 +1,7 @@
 //! One row per node of the step as it runs without recomputation: the columns that profilers of this kind print.
 
 use crate::pipeline::Prepared;
-use crate::report::Timeline;
+use crate::report::{ActivationRow, Timeline, activations};
 use remat_plan::{Bytes, Phase};
 use serde::Serialize;
 
@@ -24,12 +24,26 @@ pub struct NodeRow {
     pub median_active_mem_bytes: Bytes,
     /// Where it runs.
     pub device: &'static str,
+    /// Activations that forward reads here for the last time, separated by semicolons: they could leave for a store
+    /// afterwards. Missing without a store.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub to_offload: Option<String>,
+    /// Activations that backward reads here for the first time: they must be back before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub to_prefetch: Option<String>,
 }
 
 /// All nodes in order of execution, views not counted.
 pub fn nodes(prepared: &Prepared) -> Vec<NodeRow> {
     let graph = &prepared.step.graph;
     let in_use = Timeline::predicted(&prepared.keep_all, &prepared.seconds).total_bytes();
+    let has_store = !prepared.problem.problem.stores.is_empty();
+    let activations = if has_store { activations(prepared) } else { Vec::new() };
+    let names = |wanted: &dyn Fn(&ActivationRow) -> bool| {
+        let names: Vec<&str> =
+            activations.iter().filter(|row| wanted(row)).map(|row| row.activation_name.as_str()).collect();
+        has_store.then(|| names.join(";"))
+    };
     let runs = prepared.keep_all.schedule().runs().filter(|&id| !graph.nodes[id].op.def().is_view());
     runs.zip(in_use)
         .enumerate()
@@ -48,6 +62,8 @@ pub fn nodes(prepared: &Prepared) -> Vec<NodeRow> {
                 median_peak_mem_bytes: in_use,
                 median_active_mem_bytes: touched + prepared.keep_all.schedule().workspace_bytes(id),
                 device: "cpu",
+                to_offload: names(&|row| row.last_fw_use_rank == rank),
+                to_prefetch: names(&|row| row.first_bw_use_rank == rank),
             }
         })
         .collect()

@@ -4,21 +4,42 @@
 //! plus the run's workspace; that sum is the memory curve, and its maximum is what the layout has to place.
 //! O(runs + values).
 
+use super::{CopyRow, copies};
+use crate::exec::CopyTime;
 use crate::graph::{Graph, Kind, Phase, Storage};
 use crate::ids::{IdVec, NodeId, ValueId};
 use crate::layout::Layout;
-use crate::pipeline::Program;
+use crate::pipeline::{Prepared, Program};
 use crate::rewrite::{Schedule, Step};
-use remat_plan::Bytes;
+use remat_plan::{Bytes, Plan, Problem, SimulationError, simulate_with};
 use serde::{Deserialize, Serialize};
 
 /// A program over time.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Timeline {
     /// In order of execution.
     pub runs: Vec<TimelineRun>,
     /// In order of their first run.
     pub lives: Vec<Life>,
+    /// Copies to and from stores, in the order in which they are begun.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub copies: Vec<CopyRow>,
+    /// Where the program waits for copies in the plan.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub waits: Vec<TimelineWait>,
+}
+
+/// A stretch of time in which nothing runs.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct TimelineWait {
+    /// The run that begins later because of it; the number of runs for a wait at the end.
+    pub run: usize,
+    /// What is copied meanwhile.
+    pub value: String,
+    /// When it begins, in seconds since the beginning of the step.
+    pub start: f64,
+    /// How long it lasts.
+    pub seconds: f64,
 }
 
 /// One node as it runs.
@@ -67,9 +88,63 @@ impl Timeline {
         Timeline::of(program.schedule(), program.layout(), |id| seconds[program.schedule().origin(id)])
     }
 
+    /// The same for a program of this step, with its copies to and from stores.
+    pub fn planned(prepared: &Prepared, program: &Program) -> Timeline {
+        Timeline::predicted(program, &prepared.seconds)
+            .with_copies(&prepared.problem.problem, program.plan(), &[])
+            .expect("the plan of a program has passed its checker")
+    }
+
     /// Walks a schedule; `seconds` says how long each of its nodes takes, clones included.
     pub fn of(schedule: &Schedule, layout: &Layout, seconds: impl Fn(NodeId) -> f64) -> Timeline {
         Walk::new(schedule, layout).finish(seconds)
+    }
+
+    /// Adds what the plan copies and where it waits. `measured` are the copies of one run of its program, or empty.
+    pub fn with_copies(
+        self,
+        problem: &Problem,
+        plan: &Plan,
+        measured: &[CopyTime],
+    ) -> Result<Timeline, SimulationError> {
+        if !plan.uses_stores() {
+            return Ok(self);
+        }
+        let result = simulate_with(problem, &plan.stored, &plan.steps)?;
+        let name = |value| problem.value(value).name.clone();
+        let (mut n_runs, mut next) = (0, 0);
+        let mut waits = Vec::new();
+        for wait in &result.waits {
+            let passed = plan.steps[next..wait.at].iter();
+            n_runs += passed.filter(|step| matches!(step, remat_plan::Step::Compute(_))).count();
+            next = wait.at;
+            let (value, seconds) = (name(wait.value), wait.end - wait.start);
+            waits.push(TimelineWait { run: n_runs, value, start: wait.start, seconds });
+        }
+        // A step ends when its last copy has ended.
+        let running: f64 = self.runs.iter().map(|run| run.seconds).sum();
+        let start = running + waits.iter().map(|wait| wait.seconds).sum::<f64>();
+        let last = result.transfers.iter().max_by(|a, b| a.end.total_cmp(&b.end));
+        if let Some(last) = last.filter(|last| last.end > start) {
+            let (value, seconds) = (name(last.value), last.end - start);
+            waits.push(TimelineWait { run: self.runs.len(), value, start, seconds });
+        }
+        Ok(Timeline { copies: copies(problem, plan, measured)?, waits, ..self })
+    }
+
+    /// When each run begins, waits included.
+    pub fn starts(&self) -> Vec<f64> {
+        let mut waits = self.waits.iter().peekable();
+        let mut now = 0.0;
+        let start = |(number, run): (usize, &TimelineRun)| {
+            while let Some(wait) = waits.next_if(|wait| wait.run <= number) {
+                now += wait.seconds;
+            }
+            let start = now;
+            now += run.seconds;
+            start
+        };
+        self.runs.iter().enumerate().map(start).collect()
     }
 
     /// Bytes in use while each run runs.
@@ -172,7 +247,7 @@ impl<'a> Walk<'a> {
             self.lives.clear();
         }
         let runs = self.order.iter().map(|&id| run_row(self.schedule, id, seconds(id))).collect();
-        Timeline { runs, lives: self.lives }
+        Timeline { runs, lives: self.lives, ..Timeline::default() }
     }
 
     fn run(&mut self, id: NodeId) {

@@ -29,6 +29,8 @@ pub struct Performance {
     pub time: Sample,
     /// The highest address that a kernel was given.
     pub measured_peak: Bytes,
+    /// Seconds that the timed steps waited for copies to and from stores.
+    pub stalls: Sample,
     /// Loss of every step of a round.
     pub losses: Vec<f32>,
     /// Hash of all parameters, buffers and optimizer state after a round.
@@ -51,7 +53,8 @@ pub fn contest(
     rounds: Rounds,
     mut progress: impl FnMut(),
 ) -> Result<Vec<Performance>> {
-    let mut times: Vec<Vec<f64>> = vec![Vec::new(); programs.len()];
+    // Of each timed step, how long it took and how long it waited.
+    let mut times: Vec<Vec<(f64, f64)>> = vec![Vec::new(); programs.len()];
     let mut performances: Vec<Option<Performance>> = vec![None; programs.len()];
     for _ in 0..rounds.n_rounds.max(1) {
         for (program, (times, performance)) in
@@ -65,12 +68,14 @@ pub fn contest(
                 losses.push(result.loss);
                 measured_peak = measured_peak.max(result.stats.peak);
                 if step >= rounds.n_warm_up {
-                    times.push(result.stats.time.as_secs_f64());
+                    times.push((result.stats.time.as_secs_f64(), result.stats.stalls.as_secs_f64()));
                 }
                 progress();
             }
-            let time = Sample::of(times.clone());
-            *performance = Some(Performance { time, measured_peak, losses, state: session.state_hash()? });
+            let (time, stalls): (Vec<f64>, Vec<f64>) = times.iter().copied().unzip();
+            let (time, stalls) = (Sample::of(time), Sample::of(stalls));
+            let state = session.state_hash()?;
+            *performance = Some(Performance { time, measured_peak, stalls, losses, state });
         }
     }
     Ok(performances.into_iter().map(|p| p.expect("every program had its turn")).collect())

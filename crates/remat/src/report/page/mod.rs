@@ -8,11 +8,12 @@ const PAGE: &str = include_str!("page.html");
 const STYLE: &str = include_str!("page.css");
 
 /// The parts of the script, in the order in which they use each other; the last one runs the page.
-const SCRIPTS: [&str; 7] = [
+const SCRIPTS: [&str; 8] = [
     include_str!("script/base.js"),
     include_str!("script/table.js"),
     include_str!("script/chart.js"),
     include_str!("script/timeline.js"),
+    include_str!("script/copies.js"),
     include_str!("script/results.js"),
     include_str!("script/training.js"),
     include_str!("script/start.js"),

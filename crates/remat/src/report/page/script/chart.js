@@ -21,13 +21,13 @@ function marks(from, to, binary) {
 
 // A frame that calls `draw(width)` for the children of a chart whenever its width changes. `minimum` is the width below
 // which the chart scrolls rather than shrinks.
-function responsive(label, minimum, draw) {
-  const chart = svg("svg", { role: "img", "aria-label": label, height: CHART_HEIGHT });
+function responsive(label, minimum, draw, height = CHART_HEIGHT) {
+  const chart = svg("svg", { role: "img", "aria-label": label, height });
   const frame = element("div", { class: "chart" }, chart);
   redraws.push(() => {
     const width = Math.max(frame.clientWidth - 14, minimum, 240);
     chart.setAttribute("width", width);
-    chart.setAttribute("viewBox", `0 0 ${width} ${CHART_HEIGHT}`);
+    chart.setAttribute("viewBox", `0 0 ${width} ${height}`);
     chart.replaceChildren(...draw(width));
   });
   return frame;

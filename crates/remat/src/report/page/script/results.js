@@ -18,7 +18,7 @@ function comparisons() {
 }
 
 function plans() {
-  for (const { document: d, file } of of("remat.plan/1")) {
+  for (const { document: d, file } of [...of("remat.plan/1"), ...of("remat.plan/2")]) {
     if (d.fits === undefined) continue;
     const gap = d.lower_bound > 0 ? 100 * (d.cost / d.lower_bound - 1) : null;
     const made = cards(
@@ -32,16 +32,27 @@ function plans() {
         card(d.status === "optimal" ? "optimal" : gap === null ? "unknown" : `≤ ${gap.toFixed(2)} %`, "distance from the cheapest plan, proved"),
       );
     }
+    if (d.moves) {
+      const price = (cost) => (d.moves.cost_unit === "s" ? seconds(cost) : `${short(cost)} ${d.moves.cost_unit}`);
+      const faster = d.moves.faster.map((f) => `${price(f.saves)} with ${f.percent} % more`).join(", ");
+      const into = (way) => bytes(sumOf(d.moves.links.filter((link) => link.way === way), (link) => link.bytes));
+      made.append(
+        card(count(d.moves.values.length), `values are moved: ${into("out")} out, ${into("in")} in; ${bytes(d.moves.resting_bytes)} rest in a store between steps`),
+        card(`${d.moves.hidden_percent.toFixed(1)} %`, `of the copying is hidden behind nodes; a step waits ${price(d.moves.waiting)}`),
+        card(price(d.moves.faster.at(-1).saves), `is what a store of twice the speed would save, with the same plan (${faster} GB/s)`),
+      );
+    }
     section("Plan", d.problem, made, note(`${file}: planner ${d.planner}, ${seconds(d.planning_seconds)}, ${count(d.n_nodes)} nodes.`));
   }
 }
 
 function decisions() {
   for (const { document: d } of of("remat.decisions/1")) {
-    const dropped = d.rows.filter((r) => r.decision === "RECOMPUTE");
+    const having = (decision) => d.rows.filter((r) => r.decision === decision);
+    const [kept, dropped, moved] = ["RETAINED", "RECOMPUTE", "MOVED"].map(having);
     const sum = (rows) => rows.reduce((t, r) => t + r.median_mem_size_bytes, 0);
     section("Decisions", null,
-      element("p", {}, `${count(dropped.length)} of ${count(d.rows.length)} activations are recomputed; they hold ${bytes(sum(dropped))} of ${bytes(sum(d.rows))}.`),
+      element("p", {}, `Of ${count(d.rows.length)} activations (${bytes(sum(d.rows))}), ${count(kept.length)} are kept (${bytes(sum(kept))}), ${count(dropped.length)} recomputed (${bytes(sum(dropped))}) and ${count(moved.length)} moved to a store and back (${bytes(sum(moved))}).`),
       ...table(d.rows, [
         ["activation", (r) => r.activation_name, same, false],
         ["decision", (r) => r.decision, same, false],
@@ -77,6 +88,7 @@ function profiles() {
         ["time", (r) => r.seconds, seconds, true],
         ["outputs", (r) => r.output_bytes, bytes, true],
       ], false),
+      d.swap ? note(`Moving all ${count(d.swap.n_activations)} activations (${bytes(d.swap.bytes)}) to ${d.swap.stores.join(", ")} takes ${seconds(d.swap.out_seconds)} out and ${seconds(d.swap.in_seconds)} in; ${count(d.swap.n_idle_long_enough)} of them (${bytes(d.swap.idle_long_enough_bytes)}) are idle for longer than their copies take.`) : null,
       note(`${file}: ${d.threads} threads; ${d.cost === "measured" ? "each node run alone, median of repeated runs after a warm-up" : "calculated from the machine's speeds"}.`));
   }
 }
@@ -88,7 +100,10 @@ function frontiers() {
     const over = (cost) => 100 * (cost / d.keep_all_cost - 1);
     const plan = { name: `cheapest plan found (${d.planner})`, points: points.map((p) => [p.peak_bytes, over(p.cost), `${bytes(p.peak_bytes)}, ${percent(over(p.cost))}`]) };
     const bound = { name: "lower bound: no plan is below", dashed: true, points: points.filter((p) => p.lower_bound).map((p) => [p.peak_bytes, Math.max(0, over(p.lower_bound)), `${bytes(p.peak_bytes)}, at least ${percent(over(p.lower_bound))}`]) };
-    section("Frontier", d.problem, ...lineChart([plan, bound], "peak memory", "extra time", roundBytes, (v) => `${short(v)} %`, { binaryX: true }),
+    const other = (d.without_stores?.points ?? []).filter((p) => !isMissing(p.cost));
+    if (other.length) plan.name = `${plan.name}, with stores`;
+    const without = other.length ? [{ name: "without stores", points: other.map((p) => [p.peak_bytes, over(p.cost), `${bytes(p.peak_bytes)}, ${percent(over(p.cost))}`]) }] : [];
+    section("Frontier", d.problem, ...lineChart([plan, bound, ...without], "peak memory", "extra time", roundBytes, (v) => `${short(v)} %`, { binaryX: true }),
       note(`${file}: what each amount of memory costs in time; ${count(points.length)} plans, each checked. No plan needs less than ${bytes(d.floor_bytes)}.`));
   }
 }
@@ -129,6 +144,11 @@ function sweeps() {
         ["overhead", (r) => r.overhead_percent, known(percent), true],
         ["is it noise", (r) => (isMissing(r.overhead_is_within_spread) ? null : r.overhead_is_within_spread ? "within the spread" : "no"), known(same), false],
         ["planned", (r) => r.planned_overhead_percent, known(percent), true],
+        ...(d.rows.some((r) => r.copied) ? [
+          ["moved out", (r) => r.copied?.out_bytes, known(bytes), true],
+          ["moved in", (r) => r.copied?.in_bytes, known(bytes), true],
+          ["waits", (r) => r.waiting_seconds?.median, known(seconds), true],
+        ] : []),
         ["gap", (r) => r.gap_percent, known((p) => `≤ ${p.toFixed(2)} %`), true],
         ["note", (r) => r.note ?? "", same, false],
       ], true),

@@ -12,8 +12,8 @@ if (families.length === 1) {
   document.getElementById("about").textContent = `${families.length} models: ${families.join(", ")}`;
 }
 
-const SHOWN = ["compare/1", "plan/1", "timeline/1", "decisions/1", "train/1", "sweep/1", "frontier/1", "loss_log/1", "profile/2", "environment/1"].map((s) => `remat.${s}`);
-for (const show of [comparisons, plans, trainings, timelines, decisions, sweeps, frontiers, losses, profiles]) show();
+const SHOWN = ["compare/1", "plan/1", "plan/2", "timeline/1", "decisions/1", "train/1", "sweep/1", "frontier/1", "loss_log/1", "profile/2", "environment/1"].map((s) => `remat.${s}`);
+for (const show of [comparisons, plans, trainings, timelines, copySections, decisions, sweeps, frontiers, losses, profiles]) show();
 others(SHOWN);
 environment();
 
