@@ -274,7 +274,7 @@ fn multiply(shape: Shape, operands: &Operands<'_>, out: &mut [f32]) {
     let &Operands { left, left_row, left_step, right, right_stride, next, n_rows, n_panels, depth } =
         operands;
     let width = shape.panels * COLS;
-    assert!(left.len() >= (n_rows - 1) * left_row + (depth - 1) * left_step + 1, "rows of the left operand");
+    assert!(left.len() > (n_rows - 1) * left_row + (depth - 1) * left_step, "rows of the left operand");
     assert!(right.len() >= (n_panels - 1) * right_stride + depth * COLS, "panels of the right operand");
     assert!(out.len() >= n_rows * width && n_panels <= shape.panels, "room for the products");
     let steps = Steps { len: depth, left: left_step, right: COLS };

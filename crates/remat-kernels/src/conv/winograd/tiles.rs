@@ -73,6 +73,7 @@ impl Tiles {
     ///
     /// # Safety
     /// Whole vectors of products are readable, and nothing else touches the outputs of the tile now.
+    #[allow(clippy::too_many_arguments)]
     #[inline(always)]
     pub(super) unsafe fn write_outputs<V: Vector>(
         &self,
