@@ -60,7 +60,7 @@ fn gpt() {
 #[test]
 fn late_copies() {
     let directory = tempfile::tempdir().expect("a directory");
-    let trial = Trial { n_budgets: 2, delay: Duration::from_millis(50), all: false };
+    let trial = Trial { n_budgets: 3, delay: Duration::from_millis(50), all: false };
     let seen = check_model("mlp", "batch=32", directory.path(), trial);
     assert!(seen.n_moving > 0, "{seen:?}");
 }

@@ -110,6 +110,8 @@ pub(crate) fn fit(
     let mut lowest: Option<Bytes> = None;
     let mut refused = None;
     let mut asked = budget;
+    // What was asked for that is too little for the planner, and the least that gave too large an arena.
+    let (mut too_little, mut too_much) = (Bytes(0), budget);
     let begin = Instant::now();
     for index in 0..SHARES.len() {
         let is_scout = index == 0;
@@ -130,7 +132,11 @@ pub(crate) fn fit(
                     break;
                 }
                 // Fragmentation: ask for less by what it was too much. The next plan's may differ; then there is another.
+                too_much = asked;
                 asked = Bytes(program.plan().peak_bytes.0.saturating_sub(peak.0 - budget.0));
+                if asked <= too_little {
+                    asked = Bytes(too_little.0.midpoint(too_much.0));
+                }
             }
             Outcome::Infeasible { lowest_peak, why } => {
                 if is_scout && budget >= floor.bytes {
@@ -138,6 +144,12 @@ pub(crate) fn fit(
                 }
                 if asked == budget {
                     refused = Some(why);
+                }
+                if asked < too_much && lowest.is_some() && budget >= floor.bytes {
+                    // Something between is enough for the planner and leaves room for what is wasted.
+                    too_little = asked;
+                    asked = Bytes(too_little.0.midpoint(too_much.0));
+                    continue;
                 }
                 if lowest.is_some() || lowest_peak <= asked || budget < floor.bytes {
                     lowest = lowest.or(Some(lowest_peak));
