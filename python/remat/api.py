@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -136,7 +137,8 @@ def trace(model: Any, example: Any, options: Options, rewrite: Callable[[fx.Grap
         aot = torch_compat.aot_backend(
             fw_compiler=nothing_to_plan, inference_compiler=nothing_to_plan, partition_fn=partition
         )
-        with torch_compat.no_autograd_cache(), torch_compat.unrolled_layers():
+        interpolations = contextlib.nullcontext() if options.compiler == "inductor" else torch_compat.whole_interpolations()
+        with torch_compat.no_autograd_cache(), torch_compat.unrolled_layers(), interpolations:
             return aot(module, example_inputs)
 
     torch_compat.ignore_repeated_warnings()

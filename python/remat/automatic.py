@@ -9,11 +9,15 @@ from __future__ import annotations
 
 import dataclasses
 import gc
+import warnings
 from collections.abc import Iterable
 from typing import Any
 
 import torch
 
+from .budget import in_bytes
+from .errors import BudgetWarning
+from .offload.moments import needed_bytes, offload_optimizer
 from .optimizer import optimizer_bytes
 from .options import AUTO, Options
 
@@ -36,13 +40,30 @@ def inner_optimizer(optimizer: Any) -> Any:
 
 
 def with_reserved(options: Options, tensors: Iterable[Any]) -> Options:
-    """The options with bytes in the place of `reserved="auto"`.
+    """The options with bytes in the place of `reserved="auto"`, and with what a step of offloaded optimizers needs.
 
-    These are the optimizers that update one of the tensors, and one batch more: loaders of trainers fetch one ahead. The batch is what is no parameter.
+    "auto" are the optimizers that update one of the tensors, and one batch more: loaders of trainers fetch one ahead. The batch is what is no parameter.
     """
-    if options.reserved != AUTO:
-        return options
     inputs = [tensor for tensor in tensors if isinstance(tensor, torch.Tensor)]
+    moved = sum(needed_bytes(optimizer) for optimizer in optimizers_of(inputs)) if options.offload_optimizer else 0
+    if options.reserved != AUTO:
+        return dataclasses.replace(options, reserved=in_bytes(options.reserved, 0) + moved) if moved else options
     waiting = sum(t.untyped_storage().nbytes() for t in inputs if not isinstance(t, torch.nn.Parameter))
-    state = sum(optimizer_bytes(optimizer) for optimizer in optimizers_of(inputs))
+    state = moved if options.offload_optimizer else sum(optimizer_bytes(optimizer) for optimizer in optimizers_of(inputs))
     return dataclasses.replace(options, reserved=state + waiting)
+
+
+def offload_optimizers(options: Options, tensors: Iterable[Any]) -> None:
+    """Has the optimizers that update one of the tensors keep their state in the store, where the options ask for it."""
+    if options.offload is None or not options.offload_optimizer or not torch.is_grad_enabled():
+        return
+    found = optimizers_of(tensors)
+    for optimizer in found:
+        offload_optimizer(optimizer, options.offload)
+    if not found:
+        warnings.warn(
+            "offload_optimizer=True found no optimizer of the model, so nothing of it is offloaded; make it before the first step, or"
+            " call remat.offload_optimizer(optimizer) and reserve what it returns",
+            BudgetWarning,
+            stacklevel=2,
+        )

@@ -7,6 +7,7 @@ Python functions that run op by op, or given to Inductor.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -16,7 +17,7 @@ from torch import fx
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from . import codegen, inductor, pipeline, reproducible, sharing, torch_compat
-from .automatic import with_reserved
+from .automatic import offload_optimizers, with_reserved
 from .distributed import watch
 from .errors import OptionError, RematError
 from .options import Options
@@ -36,6 +37,7 @@ def backend(
     except ValueError as error:
         raise torch_compat.unwrapped(OptionError(str(error))) from None
     parsed = with_reserved(parsed, example_inputs)
+    offload_optimizers(parsed, example_inputs)
     if torch_compat.is_split_by_ddp(module):
         split = RematError(
             "DistributedDataParallel cut the model into buckets before compiling, so that no plan can see the whole step;"
@@ -61,7 +63,9 @@ def backend(
         partition_fn=compiler.partition,
         decompositions=inductor.decompositions() if parsed.compiler == "inductor" else {},
     )
-    with torch_compat.no_autograd_cache(), torch_compat.unrolled_layers():
+    # Inductor decomposes them, and fuses what comes of it.
+    interpolations = contextlib.nullcontext() if parsed.compiler == "inductor" else torch_compat.whole_interpolations()
+    with torch_compat.no_autograd_cache(), torch_compat.unrolled_layers(), interpolations:
         return aot(module, example_inputs)
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from . import torch_compat
 from .measure import measure_peak
 
 
@@ -36,7 +37,8 @@ def state_and_temporaries(optimizer: torch.optim.Optimizer) -> tuple[int, int]:
                 continue
             key = (tuple(parameter.shape), parameter.dtype, parameter.device, id(group))
             if key not in tried:
-                tried[key] = _try(optimizer, group, parameter)
+                sizes, temporary = parameter_bytes(optimizer, group, parameter)
+                tried[key] = sum(sizes), temporary
             kept, temporary = tried[key]
             state += kept
             largest = max(largest, temporary)
@@ -44,18 +46,24 @@ def state_and_temporaries(optimizer: torch.optim.Optimizer) -> tuple[int, int]:
     return state, max(largest, together)
 
 
-def _try(optimizer: torch.optim.Optimizer, group: dict[str, Any], parameter: torch.Tensor) -> tuple[int, int]:
-    """State and temporaries for one parameter, in the third step: the first ones make the state and may change its types."""
+def parameter_bytes(optimizer: torch.optim.Optimizer, group: dict[str, Any], parameter: torch.Tensor) -> tuple[list[int], int]:
+    """Bytes of each tensor of state, and of temporaries, for one parameter, in the third step: the first ones make the state and may change its types."""
     subject = torch.nn.Parameter(torch.zeros_like(parameter, requires_grad=False))
     subject.grad = torch.zeros_like(subject)
     twin = copy.copy(optimizer)
     twin.param_groups = [{**group, "params": [subject]}]
     twin.state = defaultdict(dict)
-    if parameter in optimizer.state:
+    # State that rests in a store is not there to be copied.
+    if parameter in optimizer.state and getattr(optimizer, "remat_moments", None) is None:
         twin.state[subject] = copy.deepcopy(optimizer.state[parameter])
+    with torch_compat.not_compiling():
+        return _third_step(twin, subject)
+
+
+def _third_step(twin: torch.optim.Optimizer, subject: torch.nn.Parameter) -> tuple[list[int], int]:
     twin.step()
     twin.step()
-    state = sum(value.untyped_storage().nbytes() for value in twin.state[subject].values() if torch.is_tensor(value))
-    with measure_peak(parameter.device) as peak:
+    sizes = [value.untyped_storage().nbytes() for value in twin.state[subject].values() if torch.is_tensor(value)]
+    with measure_peak(subject.device) as peak:
         twin.step()
-    return state, max(peak.bytes - state - 2 * subject.untyped_storage().nbytes(), 0)
+    return sizes, max(peak.bytes - sum(sizes) - 2 * subject.untyped_storage().nbytes(), 0)

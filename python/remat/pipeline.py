@@ -25,7 +25,7 @@ from .problem import Outside, Step
 from .reports import RegionReport, record
 from .rewrites import drop_running_statistics, split_dropout
 from .shapes import Shapes
-from .stores import offered
+from .stores import Moving, moved_by, offered
 
 def read(joint: fx.GraphModule, n_forward_outputs: int, options: Options) -> Step:
     """The planning problem of a joint graph."""
@@ -104,6 +104,7 @@ def report(step: Step, planned: Planned, options: Options, seconds: float, keep_
 def _report(step: Step, planned: Planned, has_budget: bool, seconds: float) -> RegionReport:
     runs = Counter(index for kind, index, *_ in planned.steps if kind == "compute")
     base = sum(problem.node_costs(step))
+    moving = moved(step, planned)
     return RegionReport(
         graph_hash=step.hash,
         plan_hash=hashlib.sha256(repr(planned.steps).encode()).hexdigest(),
@@ -115,7 +116,17 @@ def _report(step: Step, planned: Planned, has_budget: bool, seconds: float) -> R
         saved_bytes=_saved_bytes(step.region, step, planned),
         overhead=max(planned.cost / base - 1.0, 0.0) if base else 0.0,
         planning_seconds=seconds,
+        n_offloaded=moving.n_out,
+        offloaded_bytes=moving.bytes,
+        waiting_seconds=moving.waiting,
     )
+
+
+def moved(step: Step, planned: Planned) -> Moving:
+    """What a plan moves to stores."""
+    if step.stores is None:
+        return Moving()
+    return moved_by(json.loads(step.text), json.loads(step.problem.price(planned.text)))
 
 
 def _saved_bytes(region: Region, step: Step, planned: Planned) -> int:

@@ -52,11 +52,17 @@ class Bf16:
         return f"bf16 {self.ending}"
 
 
-def try_bf16(run: Callable[[Mapping[str, str]], int] | None = None) -> Bf16:
-    """Tries bf16 in child processes. `run` returns the exit code of a trial with additional environment variables."""
+def try_bf16(run: Callable[[Mapping[str, str]], int | None] | None = None) -> Bf16:
+    """Tries bf16 in child processes.
+
+    `run` returns the exit code of a trial with additional environment variables, or `None` where it did not end in time.
+    """
     ending = "runs"
     for settings in REMEDIES:
         code = (run or _run)(settings)
+        if code is None:
+            # A machine that is busy or was stopped for a while says nothing about its processor.
+            return Bf16(f"could not be tried: the trial took more than {TRIAL_SECONDS} s")
         if code == 0:
             return Bf16(ending, settings)
         if not settings:
@@ -70,13 +76,13 @@ def bf16() -> Bf16:
     return try_bf16()
 
 
-def _run(settings: Mapping[str, str]) -> int:
+def _run(settings: Mapping[str, str]) -> int | None:
     command = [sys.executable, "-c", TRIAL]
     environment = {**os.environ, **settings}
     try:
         return subprocess.run(command, env=environment, capture_output=True, timeout=TRIAL_SECONDS).returncode
     except subprocess.TimeoutExpired:
-        return -signal.SIGALRM
+        return None
 
 
 def _describe(code: int) -> str:

@@ -26,15 +26,22 @@ class RegionReport:
     saved_bytes: int
     overhead: float
     planning_seconds: float
+    # Copies to stores in a step and their bytes, and the seconds that the plan waits for copies.
+    n_offloaded: int = 0
+    offloaded_bytes: int = 0
+    waiting_seconds: float = 0.0
 
     def rows(self) -> list[tuple[str, str]]:
         """The summary as pairs of label and text."""
+        moved = f"{self.n_offloaded} values, {format_bytes(self.offloaded_bytes)}; waiting {1e3 * self.waiting_seconds:.2f} ms"
+        offloaded = [("offloaded", moved)] if self.n_offloaded else []
         return [
             ("budget", "none" if self.budget is None else format_bytes(self.budget)),
             ("predicted peak", format_bytes(self.predicted_peak)),
             ("without recomputation", format_bytes(self.keep_all_peak)),
             ("saved for backward", format_bytes(self.saved_bytes)),
             ("operations", f"{self.n_ops}, and {self.n_recomputed} run again"),
+            *offloaded,
             ("added time", f"{100 * self.overhead:.1f} %"),
             ("planning", f"{self.planning_seconds:.2f} s"),
         ]

@@ -57,10 +57,10 @@ class Stores:
                 entry["swap"] = False
         problem["schema"] = "remat.problem/2"
         problem["channels"], problem["stores"] = [], []
-        for moves, speed in zip(self.moves, self.speeds, strict=True):
+        for moves, takes in zip(self.moves, self.speeds, strict=True):
             name, first = moves.store.name, len(problem["channels"])
             problem["channels"] += [{"name": f"{way} {name}", "overlaps": True} for way in ("to", "from")]
-            ways = ((first, speed.out_latency, speed.out_per_byte), (first + 1, speed.in_latency, speed.in_per_byte))
+            ways = ((first, takes.out_latency, takes.out_per_byte), (first + 1, takes.in_latency, takes.in_per_byte))
             out, back = ({"channel": c, "latency": latency, "cost_per_byte": cost} for c, latency, cost in ways)
             problem["stores"].append({"name": name, "capacity_bytes": None, "out": out, "in": back})
 
@@ -83,6 +83,46 @@ def offered(region: Region, options: Options) -> Stores | None:
 def _device(node: fx.Node) -> torch.device | None:
     tensor = tensor_of(node)
     return None if tensor is None else tensor.device
+
+
+@dataclass(frozen=True)
+class MovedValue:
+    """A value that a plan copies to a store, with its copies, and how long all of them take."""
+
+    name: str
+    bytes: int
+    store: str
+    n_copies: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Moving:
+    """What a plan moves: copies out and their bytes, values, and the seconds that the program waits for copies."""
+
+    n_out: int = 0
+    bytes: int = 0
+    waiting: float = 0.0
+    values: tuple[MovedValue, ...] = ()
+
+
+def moved_by(problem: dict[str, Any], priced: dict[str, Any]) -> Moving:
+    """What a plan moves, from what `Problem.price` says; the largest values first."""
+    copies = priced["transfers"]
+    if not copies:
+        return Moving()
+    values, n_copies = problem["values"], Counter[tuple[int, int]]()
+    seconds: dict[tuple[int, int], float] = {}
+    for value, store, _, start, end in copies:
+        seconds[value, store] = seconds.get((value, store), 0.0) + end - start
+        n_copies[value, store] += 1
+    found = [
+        MovedValue(values[v]["name"], values[v]["bytes"], problem["stores"][s]["name"], n_copies[v, s], seconds[v, s])
+        for v, s in n_copies
+    ]
+    out = [value for value, _, is_back, _, _ in copies if not is_back]
+    found.sort(key=lambda moved: (-moved.bytes, moved.name))
+    return Moving(len(out), sum(values[value]["bytes"] for value in out), priced["stalls"], tuple(found))
 
 
 def stored_bytes(problem: dict[str, Any], steps: list[tuple[Any, ...]]) -> list[int]:

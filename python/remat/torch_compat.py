@@ -225,6 +225,21 @@ def no_autograd_cache() -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def not_compiling() -> Iterator[None]:
+    """Has code run as it does in a training loop, while something is being compiled: optimizers look at this flag."""
+    name = "_is_compiling_flag"
+    if not hasattr(torch.compiler, name):
+        yield
+        return
+    before = getattr(torch.compiler, name)
+    setattr(torch.compiler, name, False)
+    try:
+        yield
+    finally:
+        setattr(torch.compiler, name, before)
+
+
+@contextlib.contextmanager
 def no_recompile_limit() -> Iterator[None]:
     """Lets one function be traced as often as somebody asks for a plan."""
     config = torch._dynamo.config
@@ -251,6 +266,34 @@ def unrolled_layers() -> Iterator[None]:
         yield
     finally:
         setattr(table, name, original)
+
+
+INTERPOLATIONS = (
+    *(f"{kind}{n}d" for kind in ("upsample_nearest", "_upsample_nearest_exact") for n in (1, 2, 3)),
+    *("upsample_linear1d", "upsample_bilinear2d", "upsample_trilinear3d", "upsample_bicubic2d"),
+    *("_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa", "_upsample_lanczos2d_aa"),
+)
+
+
+@contextlib.contextmanager
+def whole_interpolations() -> Iterator[None]:
+    """Has `F.interpolate` traced as the one operation that eager mode runs.
+
+    Torch takes it apart while it traces, into gathers for forward and as many scattered sums of the size of the input for backward,
+    which need several times the memory and have other bits.
+    """
+    packets = [getattr(torch.ops.aten, name) for name in INTERPOLATIONS if hasattr(torch.ops.aten, name)]
+    operations = [getattr(packet, overload) for packet in packets for overload in packet.overloads()]
+    keys = (torch._C.DispatchKey.Autograd, torch._C.DispatchKey.CompositeImplicitAutograd)
+    taken = [(op, {key: op.py_kernels.pop(key) for key in keys if key in op.py_kernels}) for op in operations]
+    for op, _ in taken:
+        op._dispatch_cache.clear()
+    try:
+        yield
+    finally:
+        for op, kernels in taken:
+            op.py_kernels.update(kernels)
+            op._dispatch_cache.clear()
 
 
 @contextlib.contextmanager

@@ -6,12 +6,15 @@ import html
 import json
 from collections import Counter
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
+from . import pipeline
 from .budget import format_bytes
 from .options import Options
 from .planner import Planned, book_of, lowest, proven_floor
 from .problem import Step, node_costs
+from .stores import Moving
 
 SHOWN = 10
 
@@ -60,6 +63,11 @@ class TrainingPlan:
         rows = [(names[index], extra, extra * costs[index]) for index, extra in again]
         return sorted(rows, key=lambda row: (-row[2], row[0]))
 
+    @cached_property
+    def moving(self) -> Moving:
+        """What is moved to a store and back, and how long the step waits for it."""
+        return pipeline.moved(self.step, self.planned)
+
     def rows(self) -> list[tuple[str, str]]:
         """The summary as pairs of label and text."""
         bound = self.planned.lower_bound
@@ -72,8 +80,17 @@ class TrainingPlan:
             ("without recomputation", format_bytes(self.keep_all_peak)),
             ("no plan is below", format_bytes(self.proven_floor)),
             ("operations", f"{len(self.step.ops) - 1}, of which {len(self.recomputed)} run again"),
+            *self._moved_row(),
             ("added time", f"{100 * self.overhead:.1f} %{gap}"),
         ]
+
+    def _moved_row(self) -> list[tuple[str, str]]:
+        moving = self.moving
+        if not moving.n_out:
+            return []
+        busy = sum(moved.seconds for moved in moving.values)
+        text = f"{moving.n_out} values, {format_bytes(moving.bytes)}; copies take {1e3 * busy:.2f} ms, of which the step waits {1e3 * moving.waiting:.2f} ms"
+        return [("offloaded", text)]
 
     def table(self) -> str:
         """The summary as text."""
@@ -95,8 +112,13 @@ class TrainingPlan:
             f"<tr><td>{html.escape(name)}</td><td>{extra}</td><td>{1e3 * seconds:.2f} ms</td></tr>"
             for name, extra, seconds in self.recomputed[:SHOWN]
         )
+        moved = "".join(
+            f"<tr><td>{html.escape(item.name)}</td><td>{format_bytes(item.bytes)}</td><td>{html.escape(item.store)}</td></tr>"
+            for item in self.moving.values[:SHOWN]
+        )
+        moves = f"<table><tr><th>offloaded</th><th>bytes</th><th>to</th></tr>{moved}</table>" if moved else ""
         detail = f"<table><tr><th>recomputed</th><th>runs</th><th>time</th></tr>{again}</table>" if again else ""
-        return f"<table>{summary}</table>{detail}"
+        return f"<table>{summary}</table>{detail}{moves}"
 
     def frontier(self, n_points: int = 8) -> list[dict[str, Any]]:
         """What other budgets would cost: budget, lowest peak and seconds, from the floor to no recomputation."""
@@ -111,9 +133,9 @@ class TrainingPlan:
         return self.step.problem.explain(self.planned.text)
 
     def to_json(self) -> str:
-        """The plan as `remat.plan/1`."""
+        """The plan as `remat.plan/1`, or `/2` where it moves values."""
         return self.planned.text
 
     def problem_json(self) -> str:
-        """The problem as `remat.problem/1`, for the command line."""
+        """The problem as `remat.problem/1` or `/2`, for the command line."""
         return self.step.text

@@ -16,13 +16,14 @@ from .planner import book_of, find_if_any
 from .problem import LOSS_BYTES, Outside, Step, fixed_bytes, loss_bytes, output_values, with_outside
 from .runner import Runner, Variant, buckets
 
-# Multiples of a cross entropy that are tried, by halving: one-hot targets, a teacher's probabilities and their
-# logarithms need up to five times as much.
-MORE = (8.0, 6.0, 4.5, 3.5, 2.5, 2.0, 1.5)
-# As much of it, at most once, may last until backward ends: targets that the caller holds, the storage behind a loss.
-LASTING = 0.5
+# Room that is tried, by halving, as multiples of a cross entropy: one-hot targets, a teacher's probabilities and their logarithms
+# need up to five times as much. The second number is how much of it may last until backward ends: targets that the caller
+# holds, the storage behind a loss.
+MORE = (
+    (8.0, 1.0), (6.0, 1.0), (4.5, 1.0), (3.5, 1.0), (3.5, 0.0), (2.5, 0.5), (2.5, 0.0), (2.0, 0.5), (2.0, 0.0), (1.5, 0.5), (1.5, 0.0),
+)  # fmt: skip
 # The same where not even a cross entropy fits.
-LESS = (0.75, 0.5, 0.25)
+LESS = ((0.75, 0.0), (0.5, 0.0), (0.25, 0.0))
 
 
 Sizes = tuple[int, ...]
@@ -69,11 +70,11 @@ def with_room(runner: Runner, variant: Variant, budget: int) -> Variant:
     step, options, found = variant.step, runner.options, None
     if runner.is_fused or step.region.has_loss_inside:
         return variant
-    multiples = MORE if step.outside.between is None else LESS
-    # Everything from `high` on is known to fit, nothing before `low`.
-    low, high, place = 0, len(multiples), 0
+    rooms = MORE if step.outside.between is None else LESS
+    # Everything from `high` on is taken to fit, nothing before `low`.
+    low, high, place = 0, len(rooms), 0
     while low < high:
-        roomy = _with_multiple(step, multiples[place])
+        roomy = _with_multiple(step, *rooms[place])
         planned = find_if_any(roomy, budget, options, book_of(roomy, options))
         if planned is None:
             low = place + 1
@@ -83,10 +84,10 @@ def with_room(runner: Runner, variant: Variant, budget: int) -> Variant:
     return variant if found is None else runner.write(*found)
 
 
-def _with_multiple(step: Step, multiple: float) -> Step:
+def _with_multiple(step: Step, multiple: float, lasting_multiple: float) -> Step:
     """The step with this much room, and with the value of the loss and its gradient."""
     outside, assumed = step.outside, loss_bytes(step.region)
-    lasting = int(min(LASTING * multiple, 1.0) * assumed) if multiple > 1 else 0
+    lasting = int(lasting_multiple * assumed)
     between = int(multiple * assumed) - lasting
     always = outside.always + LOSS_BYTES
     return with_outside(step, dataclasses.replace(outside, always=always, backward=outside.backward + lasting, between=between))

@@ -74,36 +74,3 @@ def _gaps(nodes: list[Any], steps: PlanSteps, value: int) -> list[tuple[int, int
             last = place
     return gaps
 
-
-def squeezed(step: Step, budget: int) -> Planned | None:
-    """A plan within a budget that recomputes nothing: values rest in the first store, the largest and longest unused first."""
-    specification = json.loads(step.text)
-    keep_all = json.loads(step.keep_all)
-    steps: PlanSteps = [tuple(item) for item in keep_all["steps"]]
-    gaps = [
-        (entry["bytes"] * (last - first), value, first, last)
-        for value, entry in enumerate(specification["values"])
-        if entry.get("swap") is not False
-        for first, last in _gaps(specification["nodes"], steps, value)
-        if sum(kind == "compute" for kind, *_ in steps[first + 1 : last]) > 1
-    ]
-    gaps.sort(reverse=True)
-    for n_moved in sorted({1, 2, 4, 8, 16, 32, 64, 128, 256, len(gaps)}):
-        inserted: dict[int, PlanSteps] = {}
-        for _, value, first, last in gaps[:n_moved]:
-            # One operation runs beside each copy.
-            between = [place for place in range(first + 1, last) if steps[place][0] == "compute"]
-            inserted.setdefault(first + 1, []).append(("out", value, 0))
-            inserted.setdefault(between[0] + 1, []).append(("free", value))
-            inserted.setdefault(between[-1], []).append(("in", value, 0))
-            inserted.setdefault(last + 1, []).append(("discard", value, 0))
-        woven: PlanSteps = []
-        for place, item in enumerate(steps):
-            woven += sorted(inserted.get(place, []), key=lambda move: ("free", "discard", "out", "in").index(move[0]))
-            woven.append(item)
-        plan = {**keep_all, "schema": "remat.plan/2", "steps": woven, "budget_bytes": budget, "planner": "tests"}
-        priced = json.loads(json.loads(step.problem.price(json.dumps(plan)))["plan"])
-        if priced["peak_bytes"] <= budget:
-            assert not step.problem.check(json.dumps(priced))
-            return Planned.read(json.dumps(priced), budget)
-    return None

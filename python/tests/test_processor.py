@@ -38,6 +38,12 @@ def test_a_processor_without_trouble_keeps_its_settings() -> None:
     assert found.settings == {} and str(found) == "bf16 runs"
 
 
+def test_a_trial_that_takes_too_long_is_no_verdict() -> None:
+    found = processor.try_bf16(lambda settings: None)
+    assert found.settings == {}
+    assert "could not be tried" in str(found)
+
+
 def test_this_run_is_safe_and_says_so() -> None:
     found = processor.bf16()
     assert found.settings is not None, str(found)

@@ -6,7 +6,7 @@ import pytest
 import remat
 import torch
 from remat.measure import measure_peak
-from sweep_cells import HOLDS, OUTSIDE, cells
+from sweep_cells import HOLDS, INSIDE, OUTSIDE, cells
 from torch import nn
 from zoo_text import TEXT
 from zoo_timm import TIMM
@@ -27,6 +27,15 @@ def test_a_loss_outside_holds_from_the_first_step_on(name: str) -> None:
     for cell in cells(make, OUTSIDE, loss):
         assert (cell.verdict, cell.messages) == (HOLDS, []), cell
         assert not cell.is_broken, cell
+
+
+# Models that Dynamo cuts into parts.
+@pytest.mark.parametrize("name", ["mixtral", "opt"])
+def test_a_model_in_parts_is_not_refused_at_the_eager_peak(name: str) -> None:
+    cell = next(cells(TEXT[name], INSIDE, "mse"))
+    assert cell.n_parts > 1
+    assert cell.verdict == HOLDS and not cell.is_broken, cell
+    assert all("cut the model" in message for message in cell.messages)
 
 
 def test_outputs_that_the_caller_keeps_are_noticed() -> None:
@@ -71,3 +80,19 @@ def test_without_measuring_a_plan_that_leaves_out_the_loss_says_so() -> None:
     compiled = torch.compile(module, backend="remat", options={"budget": eager.bytes, "effort": 0.01})
     with pytest.warns(remat.BudgetWarning, match="no room for a loss"):
         compiled(x).abs().sum().backward()
+
+
+@pytest.mark.parametrize("mode", ["nearest", "nearest-exact", "bilinear", "bicubic"])
+def test_interpolation_is_not_taken_apart(mode: str) -> None:
+    class Enlarged(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.body = nn.Conv2d(3, 8, 3, padding=1)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            large = nn.functional.interpolate(self.body(x).tanh(), scale_factor=2.5, mode=mode)
+            return nn.functional.interpolate(large, size=(5, 5), mode=mode).square().mean()
+
+    torch.manual_seed(0)
+    for cell in cells(lambda: (Enlarged(), (torch.randn(2, 3, 8, 8),)), INSIDE, "mse"):
+        assert (cell.verdict, cell.bits) == (HOLDS, "eager"), cell

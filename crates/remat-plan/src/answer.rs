@@ -121,7 +121,7 @@ pub(crate) fn outcome_moving(
         bound if bound < result.cost => bound.max(quick_cost_bound(problem, budget, result.cost)),
         bound => bound,
     };
-    let is_optimal = result.cost - bound <= 1e-12 * bound;
+    let is_optimal = result.cost - bound <= 1e-9 * bound;
     let plan = Plan {
         problem: problem.name.clone(),
         planner: planner.to_string(),

@@ -111,21 +111,21 @@ fn no_cut_with_channels_exceeds_the_optimum() {
         }
     }
     let counts = [n_known, n_hard, n_useful, n_exact, n_impossible];
-    let is_enough = counts.iter().zip([2_000, 300, 100, 30, 20]).all(|(&n, least)| n > least);
+    let is_enough = counts.iter().zip([2_000, 300, 200, 120, 20]).all(|(&n, least)| n > least);
     assert!(is_enough, "known, above the base, useful, exact, impossible: {counts:?}");
 }
 
 /// The public instances with stores: budget, the overhead in % of the best plan known, and one that the bound must reach.
 const INSTANCES: &[(&str, u64, f64, f64)] = &[
-    ("poet_transformer", 33_344_716, 2.8031, 0.45),
+    ("poet_transformer", 33_344_716, 2.8031, 2.80),
     ("poet_transformer", 34_603_008, 0.0247, 0.024),
-    ("poet_transformer", 35_861_299, 0.0247, 0.003),
-    ("poet_resnet18_cifar", 919_628, 0.1760, 0.168),
-    ("poet_resnet18_cifar", 1_357_952, 0.1074, 0.1),
-    ("poet_resnet18_cifar", 1_796_275, 0.0518, 0.05),
-    ("g10_bert_b256_ssd", 42_949_672_960, 0.012, 0.0057),
-    ("g10_resnet152_b1280", 42_949_672_960, 1.476, 0.0),
-    ("g10_resnet152_b1280_ssd", 42_949_672_960, 59.523, 0.95),
+    ("poet_transformer", 35_861_299, 0.0247, 0.024),
+    ("poet_resnet18_cifar", 919_628, 0.1721, 0.17),
+    ("poet_resnet18_cifar", 1_357_952, 0.1048, 0.103),
+    ("poet_resnet18_cifar", 1_796_275, 0.0518, 0.0517),
+    ("g10_bert_b256_ssd", 42_949_672_960, 0.0111, 0.0059),
+    ("g10_resnet152_b1280", 42_949_672_960, 0.0994, 0.0),
+    ("g10_resnet152_b1280_ssd", 42_949_672_960, 2.7947, 0.97),
 ];
 
 #[test]

@@ -6,7 +6,7 @@ use common::stores::random_problem_with_stores;
 use remat_plan::{Bytes, Outcome, PLANNERS, Plan, Problem, Request, memory_floor, solve};
 
 /// The planners that move values.
-const MOVING: [&str; 2] = ["swap", "best"];
+const MOVING: [&str; 3] = ["swap", "mu-two", "best"];
 
 fn solved(problem: &Problem, planner: &str, budget: u64, effort: f64) -> Option<Plan> {
     let request = Request::new(Bytes(budget)).effort(effort).seed(3);

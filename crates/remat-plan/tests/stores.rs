@@ -4,12 +4,13 @@ mod common;
 
 use common::external::{External, NO_CHECKER};
 use common::naive::{Naive, cheapest};
-use common::stores::{claimed, random_plan, random_problem_with_stores};
+use common::stores::{claimed, network_with_store, random_plan, random_problem_with_stores};
 use common::{Random, skip};
 use remat_plan::{
     Bytes, NodeId, Outcome, PLAN_SCHEMA_2, Plan, Problem, Request, Step, StoreId, ValueId, check,
     memory_floor, solve,
 };
+use std::time::Duration;
 
 const N_CASES: u64 = 400;
 
@@ -168,4 +169,18 @@ fn exhaustive_search_finds_the_cheapest_plan() {
     let counts = [n_equal, n_moved, n_impossible];
     let is_enough = counts.iter().zip([60, 50, 2]).all(|(&n, least)| n > least);
     assert!(is_enough, "equal, of these with copies, without a plan: {counts:?}");
+}
+
+/// A whole training step of thirty thousand nodes, with half of the memory that it takes to keep everything.
+#[test]
+fn a_large_step_with_a_store_gets_a_checked_plan_and_a_bound() {
+    let problem = network_with_store(7, 4_300);
+    assert!(problem.nodes.len() > 30_000);
+    let everything = solve(&problem, "save-all", &Request::new(Bytes(u64::MAX))).expect("a valid plan");
+    let budget = Bytes(everything.plan().expect("everything fits").peak_bytes.0 / 2);
+    let outcome = solve(&problem, "best", &Request::new(budget).time_limit(Duration::from_secs(10)));
+    let outcome = outcome.expect("a valid plan");
+    let plan = outcome.plan().expect("half of the memory is enough");
+    assert!(plan.uses_stores() && plan.peak_bytes <= budget);
+    assert!(plan.lower_bound.is_some_and(|bound| problem.base_cost() <= bound && bound <= plan.cost));
 }

@@ -16,8 +16,8 @@ use remat::optimizer::Optimizer;
 use remat::pipeline::{Costs, Fit, compile, prepare, prepare_step};
 use remat::profile::Machine;
 use remat::step::training_step;
-use remat::weights;
 use remat::train::{Batch, Batches, Session, Synthetic};
+use remat::weights;
 use remat_plan::{Bytes, Request};
 use serde_json::{Value, json};
 use std::io::{BufRead as _, Write as _};
@@ -64,7 +64,9 @@ fn main() -> Result<(), Failure> {
     if let Some(folder) = share {
         let executor = session.executor();
         let path = folder.join("weights.safetensors");
-        weights::save(executor.graph(), &path, |source| executor.floats(source.value))?;
+        weights::save(executor.graph(), &path, |source, first, out| {
+            executor.read_floats(source.value, first, out)
+        })?;
     }
     let instruction_set = remat::isa::current().name();
     answer(&json!({ "version": env!("CARGO_PKG_VERSION"), "instruction_set": instruction_set }))?;

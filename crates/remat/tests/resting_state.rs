@@ -16,9 +16,11 @@ const SEED: u64 = 4;
 
 /// A program whose state rests in a store, all of it or nearly so.
 fn resting(prepared: &Prepared) -> Program {
-    let lowest = swaps::fit(prepared, "swap", prepared.floor.bytes);
-    let program =
-        lowest.or_else(|lowest| swaps::fit(prepared, "swap", lowest)).expect("the lowest peak fits");
+    let lowest =
+        swaps::fit(prepared, "swap", prepared.floor.bytes).map_or_else(|lowest| lowest, |p| p.peak());
+    // Addresses may need a little more than bytes.
+    let budget = Bytes(lowest.0 + lowest.0 / 20);
+    let program = swaps::fit(prepared, "swap", budget).expect("nearly the lowest peak fits");
     assert!(program.schedule().carried.len() > 4, "hardly any state rests in a store");
     assert!(program.peak().0 < swaps::state_bytes(prepared), "the arena holds all state");
     program

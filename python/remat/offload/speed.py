@@ -47,8 +47,9 @@ def _rounded(seconds: float) -> float:
     return STEP ** round(math.log(seconds, STEP))
 
 
-def _middle(times: list[float]) -> float:
-    return sorted(times)[len(times) // 2]
+def _usual(times: list[float]) -> float:
+    """Not the best, which may be luck, and not the middle: other processes only ever make a copy slower."""
+    return sorted(times)[1]
 
 
 def _beside_threads(store: Store, tensor: torch.Tensor) -> tuple[float, float]:
@@ -69,7 +70,7 @@ def _beside_threads(store: Store, tensor: torch.Tensor) -> tuple[float, float]:
         store.arrived(arriving)
         times[1].append(store.channels["in"].transfers[-1].end - begin)
         store.discard(stored)
-    return _middle(times[0]), _middle(times[1])
+    return _usual(times[0]), _usual(times[1])
 
 
 def _beside_streams(store: Store, tensor: torch.Tensor) -> tuple[float, float]:
@@ -91,7 +92,7 @@ def _beside_streams(store: Store, tensor: torch.Tensor) -> tuple[float, float]:
         torch.cuda.synchronize(tensor.device)
         times[1].append(time.perf_counter() - begin)
         store.discard(stored)
-    return _middle(times[0]), _middle(times[1])
+    return _usual(times[0]), _usual(times[1])
 
 
 def _work(device: torch.device) -> Callable[[], object]:

@@ -21,8 +21,10 @@ const BLOCK: usize = 8 * WIDE;
 pub(crate) const COLUMNS: usize = 32;
 /// Rows whose terms are added in `f32` before they join the `f64` sums of the columns.
 const NEAR_ROWS: usize = 16;
-/// Rows that are read side by side, a divisor of `NEAR_ROWS`.
-const TOGETHER: usize = 2;
+/// Rows that are read side by side, a divisor of `NEAR_ROWS`, if they have at most so many columns: places further apart
+/// are more than the processor foresees, and take longer than the reading and writing of sums that is saved.
+const TOGETHER: usize = 4;
+pub(crate) const CLOSE: usize = 128;
 /// Elements of a chunk of rows: enough to pay for a task.
 const CHUNK_ELEMENTS: usize = 1 << 15;
 /// Bounds the workspace; more chunks than this help no machine.
@@ -215,8 +217,7 @@ impl<'a> ColumnSums<'a> {
     }
 
     /// Adds rows of matrices: `f` makes new sums of an element of every input, the constants of its column and the sums
-    /// before. Two rows go together where sums would otherwise be read and written for every element; more would be more places
-    /// to read than the processor foresees.
+    /// before. Rows of few columns are taken together, so that sums are read and written once for several of them.
     #[inline(always)]
     pub(crate) fn add<const N: usize, const K: usize>(
         &mut self,
@@ -230,7 +231,8 @@ impl<'a> ColumnSums<'a> {
         let mut row = rows.start;
         while row < rows.end {
             // A chunk begins with no rows before it, so those that are left are a multiple until the last few rows.
-            let is_whole = rows.end - row >= TOGETHER && self.n_near_rows.is_multiple_of(TOGETHER);
+            let is_whole =
+                cols <= CLOSE && rows.end - row >= TOGETHER && self.n_near_rows.is_multiple_of(TOGETHER);
             let n_rows = if is_whole { TOGETHER } else { 1 };
             let mut near = self.next_rows(n_rows);
             for at in (0..whole).step_by(COLUMNS) {

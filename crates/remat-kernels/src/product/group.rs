@@ -42,6 +42,7 @@ pub(crate) struct Group<'a> {
 
 impl<'a> Group<'a> {
     /// Finds the left operand of the rows, and copies it to `left` where it does not lie well.
+    #[allow(clippy::too_many_arguments)]
     pub(crate) fn new(
         operands: &impl Operands,
         shape: Shape,

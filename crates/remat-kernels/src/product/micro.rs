@@ -156,9 +156,8 @@ impl<F: Fn(usize) -> Run, const R: usize, const N: usize> Kernel for Tile<'_, F,
             let run = run(r);
             let left: [*const f32; R] = std::array::from_fn(|i| run.left[i]);
             // Panels are one after the other, and a vector is a panel or a part of one.
-            let mut right: [*const f32; N] = std::array::from_fn(|j| {
-                run.right[j * V::LANES / COLS].wrapping_add(j * V::LANES % COLS)
-            });
+            let mut right: [*const f32; N] =
+                std::array::from_fn(|j| run.right[j * V::LANES / COLS].wrapping_add(j * V::LANES % COLS));
             let mut left_at = 0;
             for _ in 0..steps.len {
                 // SAFETY: in range by the promise to `tile`.
@@ -197,7 +196,8 @@ impl<F: Fn(usize) -> Run, const R: usize, const N: usize> Kernel for Tile<'_, F,
             }
             for (j, sum) in sums.into_iter().enumerate() {
                 let (out, product) = (target.rows[i].wrapping_add(j * V::LANES), alpha * sum);
-                let n = if whole { V::LANES } else { target.n_cols.saturating_sub(j * V::LANES).min(V::LANES) };
+                let n =
+                    if whole { V::LANES } else { target.n_cols.saturating_sub(j * V::LANES).min(V::LANES) };
                 // SAFETY: used elements of the target, by the promise to `tile`.
                 unsafe {
                     if n == V::LANES {
@@ -266,9 +266,12 @@ mod tests {
             let (most_rows, most_cols) = (shape.blocks * ROWS, shape.panels * COLS);
             let sizes = (1..=most_rows).flat_map(|rows| (1..=most_cols).map(move |cols| (rows, cols)));
             for (n_rows, n_cols) in sizes {
-                for (write, col_stride) in
-                    [(Write::Overwrite, 1), (Write::Accumulate, 1), (Write::Overwrite, 2), (Write::Accumulate, 3)]
-                {
+                for (write, col_stride) in [
+                    (Write::Overwrite, 1),
+                    (Write::Accumulate, 1),
+                    (Write::Overwrite, 2),
+                    (Write::Accumulate, 3),
+                ] {
                     let row_len = most_cols * col_stride;
                     let old = random(most_rows * row_len, 3);
                     let mut want: Vec<f64> = old.iter().map(|&x| f64::from(x)).collect();

@@ -36,7 +36,7 @@ const SMALL_WEIGHT: f64 = 1e-3;
 
 /// A variable of the programme, or a constant where the precedence of nodes decides.
 #[derive(Clone, Copy, PartialEq, Debug)]
-enum Choice {
+pub(super) enum Choice {
     No,
     Yes,
     Open(u32),
@@ -56,21 +56,24 @@ pub(crate) struct SeveralCuts {
 
 /// The rows and costs while they are collected.
 #[derive(Default)]
-struct Builder {
+pub(super) struct Builder {
     cost: Vec<f64>,
     weight: Vec<f64>,
-    rows: Vec<Row>,
+    pub(super) rows: Vec<Row>,
 }
 
+/// The weight of a variable that need not be whole.
+pub(super) const CONTINUOUS: f64 = -1.0;
+
 impl Builder {
-    fn open(&mut self, cost: f64, weight: f64) -> Choice {
+    pub(super) fn open(&mut self, cost: f64, weight: f64) -> Choice {
         self.cost.push(cost);
         self.weight.push(weight);
         Choice::Open(self.cost.len() as u32 - 1)
     }
 
     /// The sum of `options` is at least `need`.
-    fn cover(&mut self, need: Choice, options: &[Choice]) {
+    pub(super) fn cover(&mut self, need: Choice, options: &[Choice]) {
         if need == Choice::No || options.iter().any(|&option| option == Choice::Yes || option == need) {
             return;
         }
@@ -92,7 +95,7 @@ impl Builder {
 
     /// The kept values fit into the room. Their sizes in units of one of them, rounded to whole numbers (mixed-integer
     /// rounding), say the same of whole choices but more of fractions.
-    fn fit(&mut self, kept: &[(u32, i64)], room: i64) {
+    pub(super) fn fit(&mut self, kept: &[(u32, i64)], room: i64) {
         let row = |size: &dyn Fn(i64) -> f64, room: f64| {
             let terms = kept.iter().map(|&(x, bytes)| (x, -size(bytes))).filter(|term| term.1 != 0.0);
             Row { terms: terms.collect(), at_least: -room }
@@ -121,8 +124,8 @@ impl Builder {
 
 /// The chain of nodes, and what precedence says about the intervals between their first runs: interval i begins with the
 /// first run of `chain[i - 1]`.
-struct Intervals<'a> {
-    flat: &'a Flat,
+pub(super) struct Intervals<'a> {
+    pub(super) flat: &'a Flat,
     chain: &'a [usize],
     ancestors: Vec<Vec<bool>>,
     descendants: Vec<Vec<bool>>,
@@ -130,14 +133,14 @@ struct Intervals<'a> {
 
 impl<'a> Intervals<'a> {
     /// Nothing when the nodes are no chain.
-    fn new(cuts: &'a Cuts, chain: &'a [usize]) -> Option<Intervals<'a>> {
+    pub(super) fn new(cuts: &'a Cuts, chain: &'a [usize]) -> Option<Intervals<'a>> {
         let ancestors: Vec<Vec<bool>> = chain.iter().map(|&c| cuts.order.ancestors(c)).collect();
         let descendants = chain.iter().map(|&c| cuts.order.descendants(c)).collect();
         let is_chain = (1..chain.len()).all(|i| ancestors[i][chain[i - 1]]);
         is_chain.then_some(Intervals { flat: cuts.flat, chain, ancestors, descendants })
     }
 
-    fn n_cuts(&self) -> usize {
+    pub(super) fn n_cuts(&self) -> usize {
         self.chain.len()
     }
 
@@ -147,12 +150,12 @@ impl<'a> Intervals<'a> {
     }
 
     /// Whether it runs for the first time after interval `i` in every plan.
-    fn is_later(&self, i: usize, n: usize) -> bool {
+    pub(super) fn is_later(&self, i: usize, n: usize) -> bool {
         i < self.n_cuts() && self.descendants[i][n]
     }
 
     /// Whether it has its first run in the intervals `first..=last` in every plan.
-    fn must_run(&self, first: usize, last: usize, n: usize) -> bool {
+    pub(super) fn must_run(&self, first: usize, last: usize, n: usize) -> bool {
         let begins = first == 0 || self.descendants[first - 1][n];
         begins && (last == self.n_cuts() || self.ancestors[last][n])
     }
@@ -162,14 +165,14 @@ impl<'a> Intervals<'a> {
         !(self.is_later(i, n) || self.has_run(i, n) && runs_once)
     }
 
-    fn maker(&self, v: usize) -> Option<usize> {
+    pub(super) fn maker(&self, v: usize) -> Option<usize> {
         let producer = self.flat.producer[v];
         (producer != NONE).then_some(producer as usize)
     }
 
     /// Which nodes and values can be of use in each interval: what must or may run there for the first time, what later
     /// intervals can make use of, and all that these need.
-    fn useful(&self) -> (Vec<Vec<bool>>, Vec<Vec<bool>>) {
+    pub(super) fn useful(&self) -> (Vec<Vec<bool>>, Vec<Vec<bool>>) {
         let flat = self.flat;
         let (n_cuts, n_values) = (self.n_cuts(), flat.n_values());
         let mut runs = vec![vec![false; flat.n_nodes()]; n_cuts + 1];
@@ -202,16 +205,16 @@ impl<'a> Intervals<'a> {
 }
 
 /// What is decided in each interval: which nodes run, and which values are kept into it.
-struct Decisions {
-    run: Vec<Vec<Choice>>,
-    keep: Vec<Vec<Choice>>,
+pub(super) struct Decisions {
+    pub(super) run: Vec<Vec<Choice>>,
+    pub(super) keep: Vec<Vec<Choice>>,
     /// Cost of what runs in any case, above one run of every node.
-    certain: f64,
+    pub(super) certain: f64,
 }
 
 impl Decisions {
     /// The variables, and the rows about the room at each cut; nothing when a node of the chain alone does not fit.
-    fn new(intervals: &Intervals, budget: i64, builder: &mut Builder) -> Option<Decisions> {
+    pub(super) fn new(intervals: &Intervals, budget: i64, builder: &mut Builder) -> Option<Decisions> {
         let flat = intervals.flat;
         let (useful_runs, useful_values) = intervals.useful();
         let mut certain = -flat.cost.iter().sum::<f64>();
@@ -242,7 +245,10 @@ impl Decisions {
                 let is_made = maker.is_none_or(|n| intervals.ancestors[at][n]);
                 if maker.is_some_and(|n| intervals.descendants[at][n]) {
                     Choice::No
-                } else if flat.inputs.get(node).contains(&(v as u32)) || (is_made && flat.bytes[v] == 0) {
+                } else if flat.inputs.get(node).contains(&(v as u32)) {
+                    Choice::Yes
+                } else if useful_values[i][v] && is_made && flat.bytes[v] == 0 {
+                    // There is no reason to free it.
                     Choice::Yes
                 } else if useful_values[i][v] {
                     let choice = builder.open(0.0, flat.bytes[v] as f64);
@@ -331,6 +337,11 @@ impl SeveralCuts {
         for (first, last) in pairs.chain(ends) {
             decisions.unite(&intervals, first, last, &mut builder);
         }
+        SeveralCuts::of(builder, decisions.certain, cuts.flat)
+    }
+
+    /// The programme of these rows; nothing when it is too large.
+    pub(super) fn of(builder: Builder, certain: f64, flat: &Flat) -> Option<SeveralCuts> {
         if builder.cost.len() * builder.rows.len() > MOST_ENTRIES {
             return None;
         }
@@ -338,9 +349,9 @@ impl SeveralCuts {
         let heaviest = weight.iter().copied().fold(1.0, f64::max);
         Some(SeveralCuts {
             programme: Programme::new(cost, rows),
-            certain: decisions.certain,
+            certain,
             weight: weight.into_iter().map(|bytes| bytes / heaviest).collect(),
-            scale: cuts.flat.cost.iter().sum::<f64>() / cuts.flat.n_nodes() as f64,
+            scale: flat.cost.iter().sum::<f64>() / flat.n_nodes() as f64,
             open: vec![Branch { bound: 0.0, decisions: Vec::new(), is_whole: false }],
         })
     }
@@ -401,7 +412,7 @@ impl SeveralCuts {
     /// the size of the value. Nothing for variables that follow from others.
     fn promise(&self, doubt: Doubt) -> Option<f64> {
         let weight = self.weight[doubt.variable as usize];
-        if weight == 0.0 && self.programme.cost(doubt.variable) == 0.0 {
+        if weight < 0.0 || weight == 0.0 && self.programme.cost(doubt.variable) == 0.0 {
             return None;
         }
         let least = doubt.value.min(1.0 - doubt.value) * (weight + SMALL_WEIGHT);

@@ -72,8 +72,8 @@ pub const PLANNERS: &[PlannerInfo] = &[
     },
     PlannerInfo {
         name: "mu-two",
-        summary: "the μ-TWO policy repaired: exact peak, shared chains, whole step",
-        uses_stores: false,
+        summary: "the μ-TWO policy repaired: swap what can be hidden, recompute the rest; exact peak, whole step",
+        uses_stores: true,
         plan: mu_two::plan,
     },
     PlannerInfo {

@@ -61,9 +61,8 @@ pub(crate) fn greedy(moving: &Moving, budget: i64, limits: &mut Limits) -> Resul
         Greedy { moving, order: &order, budget, barred: Vec::new(), best: None, lowest: i64::MAX };
     for power in COST_POWERS {
         for margin in MARGINS {
-            greedy.offer(power, margin, &LEADS, limits);
-            if greedy.best.is_some() && !limits.spend(0.0) {
-                break;
+            if greedy.best.is_none() || limits.spend(0.0) {
+                greedy.offer(power, margin, &LEADS, limits);
             }
         }
     }

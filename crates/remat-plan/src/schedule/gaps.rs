@@ -6,6 +6,7 @@
 //! value is made once. Time and memory are linear in the result; no recursion.
 
 use crate::schedule::flat::{Flat, NONE};
+use crate::schedule::moving::Moving;
 
 /// What happens to a value in the gap before a read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -16,6 +17,8 @@ pub(crate) enum Gap {
     Share,
     /// It is dropped, and dropped again after every recompute that passes through it.
     Drop,
+    /// It is in this store and comes back for the read, and for every recompute that needs it before.
+    Move(u32),
 }
 
 /// A sequence of computes, and for each the node of the problem's order on whose behalf it runs.
@@ -50,16 +53,30 @@ pub(crate) fn schedule(flat: &Flat, gaps: &[Gap]) -> Option<Schedule> {
 
 /// Makes the schedule; the error is the value that a recompute would need after it was overwritten.
 pub(crate) fn schedule_or_missing(flat: &Flat, gaps: &[Gap]) -> Result<Schedule, u32> {
-    let mut maker = Maker::new(flat, gaps);
+    let mut maker = Maker::new(flat, gaps, None);
     for n in 0..flat.n_nodes() {
         maker.run(n)?;
     }
     Ok(maker.result)
 }
 
+/// The same where values move, too. `last`: for each value the node that brings it back in the very end if it does not
+/// stay in memory after its last read, or `NONE`.
+pub(crate) fn schedule_moving(moving: &Moving, gaps: &[Gap], last: &[u32]) -> Option<Schedule> {
+    let mut maker = Maker::new(&moving.flat, gaps, Some((moving, last)));
+    for n in 0..moving.n_nodes {
+        maker.run(n).ok()?;
+    }
+    for &node in last.iter().filter(|&&node| node != NONE) {
+        maker.push(node, moving.n_nodes.saturating_sub(1));
+    }
+    Some(maker.result)
+}
+
 struct Maker<'a> {
     flat: &'a Flat,
     gaps: &'a [Gap],
+    moving: Option<(&'a Moving<'a>, &'a [u32])>,
     /// Whether a live copy exists at this point.
     available: Vec<bool>,
     /// The next read of each value, as a position in the array of all reads.
@@ -71,11 +88,22 @@ struct Maker<'a> {
 }
 
 impl<'a> Maker<'a> {
-    fn new(flat: &'a Flat, gaps: &'a [Gap]) -> Maker<'a> {
+    fn new(flat: &'a Flat, gaps: &'a [Gap], moving: Option<(&'a Moving<'a>, &'a [u32])>) -> Maker<'a> {
+        let is_elsewhere = |v: usize| {
+            let reads = flat.readers.range(v);
+            if reads.is_empty() {
+                moving.is_some_and(|(_, last)| last.get(v).is_some_and(|&node| node != NONE))
+            } else {
+                matches!(gaps[reads.start], Gap::Move(_))
+            }
+        };
         Maker {
             flat,
             gaps,
-            available: flat.producer.iter().map(|&producer| producer == NONE).collect(),
+            moving,
+            available: (flat.producer.iter().enumerate())
+                .map(|(v, &producer)| producer == NONE && !is_elsewhere(v))
+                .collect(),
             next_read: (0..flat.n_values()).map(|v| flat.readers.range(v).start as u32).collect(),
             passing: Vec::new(),
             stack: Vec::new(),
@@ -110,9 +138,16 @@ impl<'a> Maker<'a> {
     fn survives(&self, v: u32) -> bool {
         let v = v as usize;
         let next = self.next_read[v] as usize;
-        if self.flat.lasting[v] {
+        let has_next = next < self.flat.readers.range(v).end;
+        let moves = match has_next {
+            true => matches!(self.gaps[next], Gap::Move(_)),
+            false => self.moving.is_some_and(|(_, last)| last.get(v).is_some_and(|&node| node != NONE)),
+        };
+        if moves {
+            false
+        } else if self.flat.lasting[v] {
             true
-        } else if next < self.flat.readers.range(v).end {
+        } else if has_next {
             self.gaps[next] == Gap::Keep
         } else {
             self.flat.is_output[v]
@@ -152,6 +187,15 @@ impl<'a> Maker<'a> {
     }
 
     fn enter(&mut self, v: u32) -> Result<(), u32> {
+        let next = self.next_read[v as usize] as usize;
+        if let Some((moving, _)) = self.moving
+            && next < self.flat.readers.range(v as usize).end
+            && let Gap::Move(store) = self.gaps[next]
+            && let Some(node) = moving.in_node(v, store)
+        {
+            self.stack.push((node, 0));
+            return Ok(());
+        }
         // A value that cannot be made again is missing only after it was overwritten.
         if self.flat.lasting[v as usize] {
             return Err(v);

@@ -30,8 +30,8 @@ pub(crate) struct StoreTally {
     pub(crate) n_moving: usize,
     pub(crate) n_resting: usize,
     pub(crate) n_external: usize,
-    /// Answered requests whose optimum is above the cost of all nodes or uses stores; of these, how often `best` is equal,
-    /// dearer and without a plan; and how often its bound is above the cost of all nodes.
+    /// Answered requests whose optimum is above the cost of all nodes or uses stores; of these, how often `best` costs the same,
+    /// more, and has no plan; and how often its bound is above the cost of all nodes.
     pub(crate) n_hard: usize,
     pub(crate) n_equal: usize,
     pub(crate) n_dearer: usize,
@@ -88,7 +88,8 @@ impl StoreTally {
     }
 }
 
-/// Checks every planner on the problem of a seed: below the floor, at it, and at two budgets above it.
+/// Checks every planner on the problem of a seed: below the floor, at it, at two budgets above it, and at
+/// one below the state where there is room for that.
 pub(crate) fn check_problem(seed: u64, max_nodes: usize, external: &mut Option<External>) -> StoreTally {
     let problem = random_problem_with_stores(seed, max_nodes);
     let floor = memory_floor(&problem).bytes.0;
@@ -100,6 +101,7 @@ pub(crate) fn check_problem(seed: u64, max_nodes: usize, external: &mut Option<E
     let range = all.saturating_sub(floor) as usize;
     let mut budgets = vec![floor.saturating_sub(1), floor];
     budgets.extend((0..2).map(|_| floor + random.below(range + 1) as u64));
+    budgets.extend((state > floor).then(|| u64::midpoint(floor, state)));
     budgets.sort_unstable();
     budgets.dedup();
     let mut tally = StoreTally { n_problems: 1, ..StoreTally::default() };

@@ -1,6 +1,6 @@
 //! Random problems with stores, and random plans that use them.
 
-use super::{Random, random_problem};
+use super::{Random, network, random_problem};
 use remat_plan::{
     Bytes, Channel, ChannelId, Link, NodeId, Plan, Problem, Status, Step, Store, StoreId, ValueId,
     simulate_with,
@@ -45,6 +45,20 @@ pub(crate) fn random_problem_with_stores(seed: u64, max_nodes: usize) -> Problem
             }
         }
     }
+    Problem::new(spec).expect("the generator makes valid problems")
+}
+
+/// A training step of so many layers with a file beside it that copies while nodes run; what is updated may rest there.
+pub(crate) fn network_with_store(seed: u64, n_layers: usize) -> Problem {
+    let mut spec = network(seed, n_layers).spec().clone();
+    spec.channels = ["to the file", "from the file"]
+        .map(|name| Channel { name: name.to_string(), overlaps: true })
+        .into();
+    let link = |channel: usize| Link { channel: ChannelId::new(channel), latency: 5.0, cost_per_byte: 0.5 };
+    let (out, back) = (link(0), link(1));
+    spec.stores = vec![Store { name: "file".to_string(), capacity_bytes: None, out, back }];
+    let updates = spec.nodes.iter().filter(|node| !node.consumes.is_empty());
+    spec.carries = updates.map(|node| (node.consumes[0], node.outputs[0])).collect();
     Problem::new(spec).expect("the generator makes valid problems")
 }
 

@@ -297,8 +297,7 @@ impl OpDef for Conv2dGradWeight {
     }
 
     fn examples() -> Vec<Example> {
-        let conv =
-            Conv2d { stride: [1, 2], padding: [1, 0], dilation: [2, 1], groups: 2, winograd: false };
+        let conv = Conv2d { stride: [1, 2], padding: [1, 0], dilation: [2, 1], groups: 2, winograd: false };
         let winograd =
             Conv2d { stride: [1; 2], padding: [1; 2], dilation: [1; 2], groups: 1, winograd: true };
         vec![

@@ -20,13 +20,7 @@ pub struct ConvTranspose2d {
 
 impl ConvTranspose2d {
     fn conv(&self) -> Conv2d {
-        Conv2d {
-            stride: self.stride,
-            padding: self.padding,
-            dilation: [1, 1],
-            groups: 1,
-            winograd: false,
-        }
+        Conv2d { stride: self.stride, padding: self.padding, dilation: [1, 1], groups: 1, winograd: false }
     }
 
     /// The sizes of the convolution from the output back to `x`.

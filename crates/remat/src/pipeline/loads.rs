@@ -40,7 +40,9 @@ impl Loads {
         spec.inputs.retain(|v| !is_loaded(v));
         spec.outputs.retain(|v| !is_loaded(v));
         spec.nodes.clear();
-        [spec.stores.clear(), spec.channels.clear(), spec.carries.clear()];
+        spec.stores.clear();
+        spec.channels.clear();
+        spec.carries.clear();
         let mut origins = Vec::new();
         let mut is_there = HashSet::new();
         for id in problem.node_ids() {

@@ -20,6 +20,9 @@ const SMALL: u64 = 256 << 10;
 const LARGE: u64 = 16 << 20;
 const N_COPIES: u64 = 12;
 
+/// Two times that are close to each other say little about what a byte costs: then all of the larger one is for its bytes.
+const LEAST_SHARE: f64 = 0.3;
+
 /// What a copy in one direction takes: a price for any copy, and one for each byte.
 #[derive(Clone, Copy, PartialEq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Way {
@@ -149,7 +152,8 @@ fn measure_both(store: &mut Store) -> Result<StoreSpeed> {
             Ok(Sample::of(times).median)
         };
         let (small, large) = (seconds(SMALL)?, seconds(LARGE)?);
-        let seconds_per_byte = ((large - small) / (LARGE - SMALL) as f64).max(1e-12);
+        let (slope, mean) = ((large - small) / (LARGE - SMALL) as f64, large / LARGE as f64);
+        let seconds_per_byte = if slope > LEAST_SHARE * mean { slope } else { mean };
         Ok(Way { latency: (small - SMALL as f64 * seconds_per_byte).max(0.0), seconds_per_byte })
     };
     let speed = (way(true), way(false));

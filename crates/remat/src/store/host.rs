@@ -17,9 +17,11 @@ impl HostMemory {
         let len = usize::try_from(size.0).map_err(|_| Error::TooLarge { shape: vec![] })?;
         let map = MmapMut::map_anon(len.max(1));
         let map = map.map_err(Error::io(format!("reserving {size} of memory for the store host")))?;
+        make_resident(&map);
         Ok(HostMemory { map: MmapRaw::from(map), len })
     }
 
+    /// Where a part begins.
     fn range(&self, offset: u64, bytes: usize) -> io::Result<*mut u8> {
         let end = usize::try_from(offset).ok().and_then(|offset| offset.checked_add(bytes));
         match end {
@@ -43,3 +45,12 @@ impl HostMemory {
         Ok(())
     }
 }
+
+/// Asks for all pages at once, so that the first copy is as fast as the others. It is advice, which an older system refuses.
+#[cfg(all(target_os = "linux", not(miri)))]
+fn make_resident(map: &MmapMut) {
+    let _ = map.advise(memmap2::Advice::PopulateWrite);
+}
+
+#[cfg(not(all(target_os = "linux", not(miri))))]
+fn make_resident(_map: &MmapMut) {}

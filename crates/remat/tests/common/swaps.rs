@@ -85,6 +85,8 @@ pub(crate) fn check_model(name: &str, typed: &str, directory: &Path, trial: Tria
     let mut done = HashSet::new();
     for planner in PLANNERS {
         let lowest = fit(&prepared, planner, prepared.floor.bytes).map_or_else(|lowest| lowest, |p| p.peak());
+        // Addresses may need a little more than bytes.
+        let lowest = Bytes(lowest.0 + lowest.0 / 20);
         let highest = prepared.keep_all.peak().max(lowest);
         for i in 0..trial.n_budgets {
             let budget = Bytes(lowest.0 + (highest.0 - lowest.0) * i / (trial.n_budgets - 1).max(1));

@@ -1,11 +1,11 @@
 //! Vectors of sixteen numbers, with AVX-512.
 
 use std::arch::x86_64::{
-    __m512, __mmask16, _mm512_add_epi32, _mm512_add_ps, _mm512_broadcast_i64x4, _mm512_castps_si512,
-    _mm512_castsi512_ps, _mm512_div_ps, _mm512_fmadd_ps, _mm512_fnmadd_ps, _mm512_loadu_ps,
-    _mm512_mask_storeu_ps, _mm512_maskz_loadu_ps, _mm512_max_ps, _mm512_min_ps, _mm512_mul_ps,
-    _mm512_permutexvar_epi32, _mm512_set1_ps, _mm512_slli_epi32, _mm512_storeu_ps, _mm512_sub_ps,
-    _mm256_loadu_si256,
+    __m512, __mmask16, _mm256_loadu_si256, _mm512_add_epi32, _mm512_add_ps, _mm512_broadcast_i64x4,
+    _mm512_castps_si512, _mm512_castsi512_ps, _mm512_div_ps, _mm512_fmadd_ps, _mm512_fnmadd_ps,
+    _mm512_loadu_ps, _mm512_mask_storeu_ps, _mm512_maskz_loadu_ps, _mm512_max_ps, _mm512_min_ps,
+    _mm512_mul_ps, _mm512_permutexvar_epi32, _mm512_set1_ps, _mm512_slli_epi32, _mm512_storeu_ps,
+    _mm512_sub_ps,
 };
 use std::ops::{Add, Div, Mul, Sub};
 

@@ -188,7 +188,16 @@ fn multiply_tiles(
                 multiply(shape, &operands, &mut products[e * n_tiles * width..][..n_tiles * width]);
             }
             let products = &*products;
-            dispatch(WriteOutputs { tiles, range: range.clone(), products, width, first, n_cols, target, write });
+            dispatch(WriteOutputs {
+                tiles,
+                range: range.clone(),
+                products,
+                width,
+                first,
+                n_cols,
+                target,
+                write,
+            });
         }
     });
 }
@@ -262,9 +271,10 @@ struct Operands<'a> {
 
 /// A product with the panels of a tile of the innermost loop, into rows of as many columns.
 fn multiply(shape: Shape, operands: &Operands<'_>, out: &mut [f32]) {
-    let &Operands { left, left_row, left_step, right, right_stride, next, n_rows, n_panels, depth } = operands;
+    let &Operands { left, left_row, left_step, right, right_stride, next, n_rows, n_panels, depth } =
+        operands;
     let width = shape.panels * COLS;
-    assert!(left.len() >= (n_rows - 1) * left_row + (depth - 1) * left_step + 1, "rows of the left operand");
+    assert!(left.len() > (n_rows - 1) * left_row + (depth - 1) * left_step, "rows of the left operand");
     assert!(right.len() >= (n_panels - 1) * right_stride + depth * COLS, "panels of the right operand");
     assert!(out.len() >= n_rows * width && n_panels <= shape.panels, "room for the products");
     let steps = Steps { len: depth, left: left_step, right: COLS };

@@ -1,6 +1,6 @@
 //! Tiles of an image: where they lie, and how they are read, transformed and written.
 
-use super::transform::{INPUTS, OUTPUTS, Output, OutputGrad, Input, PRODUCTS, both_ways};
+use super::transform::{INPUTS, Input, OUTPUTS, Output, OutputGrad, PRODUCTS, both_ways};
 use crate::base::raw::Dst;
 use crate::base::vector::Vector;
 use crate::product::micro::{COLS, Write};
@@ -73,6 +73,7 @@ impl Tiles {
     ///
     /// # Safety
     /// Whole vectors of products are readable, and nothing else touches the outputs of the tile now.
+    #[allow(clippy::too_many_arguments)]
     #[inline(always)]
     pub(super) unsafe fn write_outputs<V: Vector>(
         &self,
@@ -144,9 +145,8 @@ unsafe fn read_square<V: Vector, const I: usize, T: super::transform::Transform<
                 }
                 let from = source.wrapping_add(((image * h + row) * w + col) * c + channel);
                 // SAFETY: as many channels of a position inside the image.
-                *x = unsafe {
-                    if n_lanes == V::LANES { V::load(from) } else { V::load_first(from, n_lanes) }
-                };
+                *x =
+                    unsafe { if n_lanes == V::LANES { V::load(from) } else { V::load_first(from, n_lanes) } };
             }
         }
         let transformed = both_ways::<T, V, I, INPUTS>(&x);

@@ -27,10 +27,11 @@ pub(super) struct Weights {
 
 impl Weights {
     /// Only the work of the program counts.
-    pub(super) fn first(rows: Rows, n_stores: usize) -> Weights {
-        let mut weights = Weights { rows: vec![0.0; rows.len()], memory: 0.0, stores: vec![0.0; n_stores] };
+    pub(super) fn first(n_channels: usize, n_stores: usize) -> Weights {
+        let mut weights =
+            Weights { rows: vec![0.0; Rows::len(n_channels)], memory: 0.0, stores: vec![0.0; n_stores] };
         weights.rows[Rows::PROGRAM_BEFORE] = 1.0;
-        weights.rows[rows.program_after()] = 1.0;
+        weights.rows[Rows::program_after(n_channels)] = 1.0;
         weights
     }
 
@@ -58,8 +59,8 @@ const PENALTY: f64 = 1e3;
 const WORK: f64 = 1e7;
 
 /// The weights at which the lowest line of the known choices is highest, and how high it is.
-pub(super) fn best_weights(rows: Rows, known: &[Taken], available: &Available) -> (f64, Weights) {
-    let n_rows = rows.len();
+pub(super) fn best_weights(n_channels: usize, known: &[Taken], available: &Available) -> (f64, Weights) {
+    let (n_rows, program_after) = (Rows::len(n_channels), Rows::program_after(n_channels));
     let longest = |taken: &Taken| taken.loads.iter().copied().fold(0.0, f64::max);
     let time = known.iter().map(longest).fold(f64::MIN_POSITIVE, f64::max);
     let n_stores = available.capacity.len();
@@ -72,7 +73,7 @@ pub(super) fn best_weights(rows: Rows, known: &[Taken], available: &Available) -
     let mut programme_rows: Vec<Row> = (0..n_rows)
         .map(|row| {
             let mut terms = shares(&|taken| taken.loads[row] / time);
-            terms.push((u32::from(row >= rows.program_after()), 1.0));
+            terms.push((u32::from(row >= program_after), 1.0));
             Row { terms, at_least: 0.0 }
         })
         .collect();
@@ -103,7 +104,7 @@ pub(super) fn best_weights(rows: Rows, known: &[Taken], available: &Available) -
         memory: multipliers[n_rows] * time / unit_of_memory,
         stores: (0..n_stores).map(|s| multipliers[n_rows + 1 + s] * time / units[s]).collect(),
     };
-    let (before, after) = weights.rows.split_at_mut(rows.program_after());
+    let (before, after) = weights.rows.split_at_mut(program_after);
     for side in [before, after] {
         let sum: f64 = side.iter().sum();
         if sum > 0.0 {

@@ -64,9 +64,7 @@ const SMALL_GAP: f64 = 1e-4;
 const PATIENCE: usize = 4;
 
 pub(crate) fn plan(problem: &Problem, request: &Request) -> Outcome {
-    if !problem.stores.is_empty() {
-        return moving::race(problem, request);
-    }
+    let race = if problem.stores.is_empty() { race } else { moving::race };
     if problem.nodes.len() <= TINY && memory_floor(problem).bytes <= request.budget {
         match exhaustive::answer(problem, request, "best", &Flat::new(problem), TINY_STATES) {
             // There is no plan, but a peak to ask for instead.

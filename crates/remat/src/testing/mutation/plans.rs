@@ -36,7 +36,7 @@ pub const PLANS: &[Kind<Plan>] = &[
     Kind { name: "dropped copy", make: |of, c| steps(of, c, |_, s, c| Some(s.remove(copy(s, c)?))) },
     Kind { name: "second copy", make: |of, c| steps(of, c, second_copy) },
     Kind { name: "moved copy", make: |of, c| steps(of, c, |_, s, c| move_step(s, copy(s, c)?, c)) },
-    Kind { name: "another store", make: |of, c| steps(of, c, another_store) },
+    Kind { name: "another store", make: |of, c| steps(of, c, |_, s, c| another_store(s, c)) },
     Kind { name: "freed before the copy", make: |of, c| steps(of, c, freed_before_copy) },
     Kind {
         name: "state not stored",
@@ -143,7 +143,7 @@ fn second_copy(_of: &Specimen, steps: &mut Vec<Step>, choices: &mut Choices) -> 
     insert(steps, choices, step)
 }
 
-fn another_store(_of: &Specimen, steps: &mut Vec<Step>, choices: &mut Choices) -> Option<Step> {
+fn another_store(steps: &mut [Step], choices: &mut Choices) -> Option<Step> {
     let at = copy(steps, choices)?;
     let other = |store: StoreId| StoreId::new(store.index() ^ 1);
     steps[at] = match steps[at] {

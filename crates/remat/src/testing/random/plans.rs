@@ -41,8 +41,9 @@ pub const WAYS: &[Way] = &[
 
 /// Stores for a step: none, one or two, of both kinds, whose copies may be late.
 pub(super) fn stores(choices: &mut Choices) -> Vec<(Setup, StoreSpeed)> {
-    let mut kinds = vec![Kind::Host, Kind::File(std::env::temp_dir())];
-    kinds.rotate_left(choices.below(2));
+    // Thousands of tiny copies to a disk that others use take minutes.
+    let file = if choices.once_in(8) { Kind::File(std::env::temp_dir()) } else { Kind::Host };
+    let mut kinds = vec![file, Kind::Host];
     kinds.truncate(choices.below(3));
     let delay = Duration::from_micros(choices.one_of(&[0, 0, 300]));
     let trouble = Trouble { delay, seed: choices.below(1000) as u64, ..Trouble::default() };

@@ -87,13 +87,13 @@ impl Plans<'_> {
     fn relieve(&mut self, sequence: &[u32], limits: &mut Limits) -> f64 {
         let mut cost = f64::INFINITY;
         for margin in MARGINS {
-            let mut spans = Spans::new(self.moving, sequence, self.budget);
-            let (sequence, work) = spans.relieve(1.0, margin);
-            let goes_on = limits.spend(work);
-            cost = cost.min(self.time(&sequence, limits));
-            if !goes_on && self.best.is_some() {
+            if self.best.is_some() && !limits.spend(0.0) {
                 break;
             }
+            let mut spans = Spans::new(self.moving, sequence, self.budget);
+            let (sequence, work) = spans.relieve(1.0, margin);
+            limits.spend(work);
+            cost = cost.min(self.time(&sequence, limits));
         }
         cost
     }

@@ -11,6 +11,7 @@
 //! On a channel that does not overlap all copies begin as late as possible. The memory of the plan is within the budget
 //! if that of the sequence is. Time: linear in the sequence and in the steps over which copies in are early.
 
+mod places;
 mod start;
 
 use super::uses::{End, Leave, Uses, complete};
@@ -43,7 +44,8 @@ pub(crate) struct Wait {
     pub(crate) time: f64,
 }
 
-/// The plan of a valid sequence; nothing where a store is too small for it.
+/// The plan of a valid sequence without superfluous copies ([`crate::schedule::flat::Flat::prune`]); nothing where a store is
+/// too small for it.
 pub(crate) fn timetable(moving: &Moving, sequence: &[u32], budget: i64, lead: f64) -> Option<Timetable> {
     let whole = complete(moving, sequence);
     let sequence = whole.as_deref().unwrap_or(sequence);
@@ -97,6 +99,8 @@ struct Run<'a> {
     waits_for: Vec<u32>,
     queues: Vec<Queue>,
     is_begun: Vec<bool>,
+    /// For each copy in the slot before which the value has left memory.
+    away_from: Vec<u32>,
     discards: Vec<(u32, u32)>,
     steps: Vec<Step>,
     waits: Vec<Wait>,
@@ -148,6 +152,7 @@ impl<'a> Run<'a> {
             waits_for: vec![0; n_values],
             queues: Vec::new(),
             is_begun: vec![false; sequence.len()],
+            away_from: vec![0; sequence.len()],
             discards: Vec::new(),
             steps: Vec::with_capacity(3 * sequence.len()),
             waits: Vec::new(),
@@ -159,6 +164,9 @@ impl<'a> Run<'a> {
             run.live[v as usize] = false;
             run.there[v as usize * n_stores + s as usize] = 0.0;
             run.fill(v, s)?;
+        }
+        for end in uses.ends.iter().filter(|end| end.back != NONE) {
+            run.away_from[end.back as usize] = end.slot;
         }
         run.line_up();
         run.after_slot(0)?;
@@ -175,18 +183,6 @@ impl<'a> Run<'a> {
 
     fn bytes(&self, v: u32) -> i64 {
         self.moving.flat.bytes[v as usize]
-    }
-
-    /// Takes room in a store; nothing if there is none.
-    fn fill(&mut self, v: u32, s: u32) -> Option<()> {
-        self.has_space(v, s).then_some(())?;
-        self.filled[s as usize] += self.bytes(v) as u64;
-        Some(())
-    }
-
-    fn has_space(&self, v: u32, s: u32) -> bool {
-        let filled = self.filled[s as usize] + self.bytes(v) as u64;
-        self.moving.problem.stores[s as usize].capacity_bytes.is_none_or(|capacity| filled <= capacity.0)
     }
 
     /// When the last copy of a value out of memory has ended; infinite if it has not begun.
@@ -453,36 +449,6 @@ impl<'a> Run<'a> {
         }
         self.give_places_back(slot);
         Some(())
-    }
-
-    /// Drops the copies out of a value that have not begun; with `except_last` not those that the end needs.
-    fn give_up(&mut self, v: u32, except_last: bool) {
-        if self.n_waiting[v as usize] > 0 {
-            self.waiting.retain(|leave| leave.value != v || (except_last && leave.last_read == u32::MAX));
-            let n_left = self.waiting.iter().filter(|leave| leave.value == v).count();
-            self.n_waiting[v as usize] = n_left as u8;
-        }
-    }
-
-    /// Takes values out of limited stores when their last copy in has arrived and been read.
-    fn give_places_back(&mut self, slot: usize) {
-        let mut at = 0;
-        while at < self.discards.len() {
-            let (v, s) = self.discards[at];
-            let place = self.place(v, s);
-            let is_limited = self.moving.problem.stores[s as usize].capacity_bytes.is_some();
-            let is_wanted = self.uses.rests_in[v as usize] == s || self.n_back[place] > 0;
-            if !is_limited || is_wanted || self.there[place].is_infinite() {
-                self.discards.swap_remove(at);
-            } else if self.arrival[v as usize] <= self.now && self.there[place] <= self.now && slot > 0 {
-                self.discards.swap_remove(at);
-                self.there[place] = f64::INFINITY;
-                self.filled[s as usize] -= self.bytes(v) as u64;
-                self.steps.push(Step::Discard(Moving::value_id(v), Moving::store_id(s)));
-            } else {
-                at += 1;
-            }
-        }
     }
 
     fn finish(mut self) -> Option<Timetable> {

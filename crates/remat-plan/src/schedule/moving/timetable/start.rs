@@ -89,7 +89,7 @@ impl Run<'_> {
             let ready = self.there[self.place(v, s)];
             let is_possible = !self.live[v as usize]
                 && ready <= self.now.max(self.channel_free[channel])
-                && !self.is_back_earlier(v, slot, channel, k);
+                && self.away_from[slot] as usize <= i;
             if is_possible && self.has_memory(i, slot, v, channel, k) {
                 self.begin_in(slot, v, s);
                 let bytes = self.bytes(v);
@@ -98,21 +98,6 @@ impl Run<'_> {
             }
         }
         false
-    }
-
-    /// Whether another copy of the value, one that is needed earlier, has not begun.
-    fn is_back_earlier(&self, v: u32, slot: usize, channel: usize, k: usize) -> bool {
-        let queue = &self.queues[channel];
-        let is_same = |&other: &u32| {
-            matches!(self.moving.kind(self.sequence[other as usize]), Kind::In(w, _) if w == v)
-                && !self.is_begun[other as usize]
-        };
-        let in_this = queue.slots[queue.first..k].iter().any(is_same);
-        let in_others = (self.queues.iter().enumerate()).filter(|(c, _)| *c != channel).any(|(_, other)| {
-            let upto = other.slots.partition_point(|&s| (s as usize) < slot);
-            upto > other.first && other.slots[other.first..upto].iter().any(is_same)
-        });
-        in_this || in_others
     }
 
     /// Whether there is memory for an early copy, holds included as long as their copies are under way.

@@ -1,4 +1,5 @@
-//! The policy of μ-TWO with its defects repaired, for a machine with one memory (recompute only).
+//! The policy of μ-TWO with its defects repaired. Where the problem has stores, values are moved, too (moving.rs); this file is
+//! about recomputing.
 //!
 //! Start with everything kept. While the peak exceeds the budget, take a value that is live at the peak step and not
 //! used there, the one with the largest ratio of bytes to recompute cost, and drop it in the gap that contains the
@@ -17,6 +18,8 @@
 //! O(n). On problems with many nodes several decisions for the same peak are taken together, and one by one where
 //! that fails. Mathematics: docs/planners/mu-two.md.
 
+mod moving;
+
 use crate::answer::{not_reached, outcome};
 use crate::outcome::{Outcome, StopReason};
 use crate::problem::Problem;
@@ -33,6 +36,9 @@ const LONGEST_CHAIN: usize = 300;
 const UNIT_WORK: f64 = 2e9;
 
 pub(crate) fn plan(problem: &Problem, request: &Request) -> Outcome {
+    if !problem.stores.is_empty() {
+        return moving::plan(problem, request);
+    }
     let flat = Flat::new(problem);
     let mut limits = Limits::new(request, UNIT_WORK);
     let (computes, measure) = greedy(&flat, request.budget.0.min(i64::MAX as u64) as i64, &mut limits);
@@ -256,6 +262,6 @@ fn is_kept_at(flat: &Flat, gaps: &[Gap], v: usize, at: u32) -> bool {
         || if next == reads.len() {
             flat.is_output[v]
         } else {
-            gaps[flat.readers.range(v).start + next] == Gap::Keep
+            matches!(gaps[flat.readers.range(v).start + next], Gap::Keep | Gap::Move(_))
         }
 }
