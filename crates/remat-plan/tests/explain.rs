@@ -163,7 +163,7 @@ fn a_store_of_twice_the_speed_saves_what_the_same_steps_then_need_less() {
 fn the_times_of_moves_add_up_on_random_problems() {
     let mut n_moving = 0;
     for seed in 0..30 {
-        let problem = common::random_problem_with_stores(seed, 10);
+        let problem = common::stores::random_problem_with_stores(seed, 10);
         let floor = memory_floor(&problem).bytes;
         let request = Request::new(floor + Bytes(floor.0 / 4)).effort(0.05);
         let outcome = solve(&problem, "swap", &request).expect("a valid plan");

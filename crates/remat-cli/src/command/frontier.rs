@@ -267,7 +267,7 @@ impl Report for FrontierReport {
             return format!("{title}\n{head}{}", points_text(&self.points, unit));
         };
         let floor = format!("{}, set by {}", without.floor_bytes, without.floor_node);
-        let other = paint.heading("the same without stores");
+        let other = format!("\n{}", paint.heading("the same without stores"));
         format!(
             "{title}\n{head}{}{other}\n{}{}",
             points_text(&self.points, unit),

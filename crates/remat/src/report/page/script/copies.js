@@ -46,7 +46,7 @@ function programLane(program) {
     else bars.push({ start: now, end: now + run.seconds, fill, text: run.recompute ? "recomputes" : `runs: ${run.phase}` });
     now += run.seconds;
   });
-  bars.push(...waits.map((wait) => ({ start: wait.start, end: wait.start + wait.seconds, fill: "var(--bad)", text: `waits ${seconds(wait.seconds)} for ${wait.value}` })));
+  bars.push(...waits.map((wait) => ({ start: wait.start, end: wait.start + wait.seconds, fill: seriesColour(3), text: `waits ${seconds(wait.seconds)} for ${wait.value}` })));
   return { name: "program", bars };
 }
 
@@ -89,7 +89,7 @@ function plannedCopies(model, program) {
       card(`${(copying > 0 ? 100 * (1 - Math.min(waiting / copying, 1)) : 100).toFixed(1)} %`, `of ${seconds(copying)} of copying is hidden behind nodes`),
       card(seconds(waiting), "the program waits for copies")),
     laneChart("the step over time", list, endOf(list)),
-    copyLegend([["forward", "var(--forward)"], ["backward", "var(--backward)"], ["update", "var(--update)"], ["recomputing", RECOMPUTE], ["waiting", "var(--bad)"]]),
+    copyLegend([["forward", "var(--forward)"], ["backward", "var(--backward)"], ["update", "var(--update)"], ["recomputing", RECOMPUTE], ["waiting", seriesColour(3)]]),
     ...copyTable(copies));
 }
 
