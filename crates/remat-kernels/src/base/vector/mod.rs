@@ -108,7 +108,6 @@ pub(crate) fn dispatch_to<K: Kernel>(isa: Isa, kernel: K) -> K::Output {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::random;
 
     /// What every operation gives for numbers of which some are special, and for tails of every length.
     struct Everything<'a> {
@@ -158,7 +157,9 @@ mod tests {
     #[test]
     fn all_vectors_give_the_same_bits() {
         for len in 1..=40 {
-            let (mut x, mut y) = (random(len, 1), random(len, 2));
+            // Any numbers of both signs will do; the generator of the other tests belongs to a later stage.
+            let numbers = |factor: f32| (1..=len).map(move |i| (i as f32 * factor) % 1.7 - 0.8);
+            let (mut x, mut y): (Vec<f32>, Vec<f32>) = (numbers(0.731).collect(), numbers(1.297).collect());
             for (i, special) in
                 [0.0, -0.0, f32::NAN, f32::INFINITY, f32::MIN_POSITIVE / 3.0, 1e38].into_iter().enumerate()
             {
