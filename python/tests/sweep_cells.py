@@ -28,7 +28,7 @@ N_STEPS = 3
 EFFORT = 0.01
 # Verdicts that break no promise.
 HOLDS, FIRST_TOLD, TOLD, REFUSED = "holds", "holds from the second step on", "over, with a warning", "refused"
-TORCH_FAILS = "fails in torch.compile without remat"
+TORCH_FAILS, SPARSE = "fails in torch.compile without remat", "refused: a sparse gradient has no fixed size"
 # What a warning must say where later steps may exceed the budget as well.
 LASTING = ("a step takes", "cannot be kept", "captured no part", "ran uncompiled")
 
@@ -88,7 +88,7 @@ class Cell:
 
     @property
     def is_broken(self) -> bool:
-        return self.verdict not in (HOLDS, FIRST_TOLD, TOLD, REFUSED, TORCH_FAILS) or self.bits == "OTHER"
+        return self.verdict not in (HOLDS, FIRST_TOLD, TOLD, REFUSED, TORCH_FAILS, SPARSE) or self.bits == "OTHER"
 
 
 class Subject:
@@ -177,10 +177,14 @@ def cells(make: Make, place: str, loss: str) -> Iterator[Cell]:
         except remat.BudgetTooSmall as error:
             cell.verdict = REFUSED if cell.budget < top else "REFUSED AT THE EAGER PEAK"
             cell.messages = [str(error)]
-        except Exception:
-            if not subject.fails_in_torch():
+        except Exception as error:
+            if isinstance(error, remat.RematError) and "sparse tensor" in str(error):
+                # docs/pytorch.md says so.
+                cell.verdict, cell.messages = SPARSE, [str(error)]
+            elif subject.fails_in_torch():
+                cell.verdict = TORCH_FAILS
+            else:
                 raise
-            cell.verdict = TORCH_FAILS
         else:
             cell.n_parts = subject.n_parts()
             cell.peaks, cell.messages = run.peaks, run.messages
@@ -188,7 +192,7 @@ def cells(make: Make, place: str, loss: str) -> Iterator[Cell]:
             cell.bits = _bits(subject, run, eager, others)
         cell.seconds = time.perf_counter() - begin
         yield cell
-        if cell.verdict == TORCH_FAILS:
+        if cell.verdict in (TORCH_FAILS, SPARSE):
             return
 
 
