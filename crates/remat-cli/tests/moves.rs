@@ -171,7 +171,7 @@ fn sweeps_and_the_largest_batch_tell_what_is_moved() {
 
     let words = MOVING.replace("--batch 512", "");
     let json = folder
-        .run(&format!("max-batch {words} --budget 1MiB --json"), &[])
+        .run(&format!("max-batch {words} --budget 1MiB --effort 0.01 --json"), &[])
         .exits(0)
         .json("remat.max_batch/1");
     assert!(number(&json["batch"]) > number(&json["keep_all_batch"]), "{json}");
