@@ -6,7 +6,7 @@
 //! place from the beginning of the step to its end, so the next step finds it where this one left it.
 //!
 //! Memory is counted at *moments*: at every run and at every copy from a store. A buffer that is copied to or from a store
-//! and is not small begins on a page, for direct I/O. Slots of stores are packed in the same way ([`slots`]); state that
+//! and is not small begins on a page, for direct I/O. Slots of stores are packed in the same way (`slots`); state that
 //! rests in a store has one place there for good, and state that only leaves memory for a while returns to where it was.
 //!
 //! [`pack`] decides the offsets; [`check`](fn@check) verifies the result by walking the schedule over addresses, sharing no code

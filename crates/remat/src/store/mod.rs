@@ -5,7 +5,7 @@
 //! copies were begun. Whoever begins a copy gets a [`Ticket`] and waits for it where the bytes are needed. What goes wrong
 //! (a full disk, a failing one, a short read) comes back as an error from the wait: no copy hangs, none is lost silently.
 //!
-//! Layers: [`setup`] says what a store is to be, [`file`] and [`host`] keep bytes, [`channel`] copies one after the other.
+//! Layers: `setup` says what a store is to be, `file` and `host` keep bytes, `channel` copies one after the other.
 
 mod bounce;
 mod channel;
