@@ -87,6 +87,9 @@ pub(super) fn search(problem: &Problem, flat: &Flat, budget: i64, most: usize) -
         return Answer::TooLarge;
     }
     let mut search = Search::new(problem, flat, budget);
+    if search.n_beginnings() > most as f64 {
+        return Answer::TooLarge;
+    }
     search.begin();
     while let Some(Reverse((Cost(cost), _, at))) = search.queue.pop() {
         if search.states[at].is_dominated {
@@ -136,15 +139,24 @@ impl<'a> Search<'a> {
         }
     }
 
+    /// State that may rest in a store, as pairs of input and output.
+    fn resting(&self) -> impl Iterator<Item = (ValueId, ValueId)> {
+        let may_rest =
+            |&(input, output): &(ValueId, ValueId)| (bit(input) | bit(output)) & !self.movable == 0;
+        self.problem.carries.iter().copied().filter(may_rest)
+    }
+
+    /// In how many ways carried inputs can be in stores at the start, which may be far too many to list.
+    fn n_beginnings(&self) -> f64 {
+        ((self.resting().count() * self.n_stores()) as f64).exp2()
+    }
+
     /// One state for each way in which carried inputs can be in stores at the start.
     fn begin(&mut self) {
         let inputs = self.problem.inputs.iter().fold(0, |set, v| set | 1u64 << v.index());
         let n_times = self.problem.channels.len() + self.flat.n_values() * (1 + 2 * self.n_stores());
         let mut places = vec![Place { live: inputs, ..Place::default() }];
-        for &(input, output) in &self.problem.carries {
-            if (bit(input) | bit(output)) & !self.movable != 0 {
-                continue;
-            }
+        for (input, output) in self.resting() {
             for place in places.clone() {
                 // Every set of stores but none.
                 for chosen in 1..1u64 << self.n_stores() {
