@@ -32,7 +32,10 @@ fn frontier_shows_the_whole_curve_in_every_form() {
     assert!(folder.read("curve.svg").contains("lower bound"));
     let csv = folder.read("curve.csv");
     assert_eq!(csv.lines().count(), 6);
-    assert!(csv.starts_with("stores,budget_bytes,status,peak_bytes,") && csv.contains("\nfalse,91,infeasible,"), "{csv}");
+    assert!(
+        csv.starts_with("stores,budget_bytes,status,peak_bytes,") && csv.contains("\nfalse,91,infeasible,"),
+        "{csv}"
+    );
     assert!(csv.contains("\nfalse,120,optimal,120,,17.0,0.0,17.0,0.0,0,0,0.0,,false\n"), "{csv}");
 
     let json = folder.run("frontier --problem p.json --points 5 --json", &[]).exits(0);

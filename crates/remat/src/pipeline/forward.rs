@@ -35,7 +35,9 @@ pub(crate) fn compile_forward(
         let cost = node.op.def().cost(&pass.graph.input_types(node), &pass.graph.output_types(node));
         cost.flops as f64 + cost.bytes as f64
     });
-    let speeds = resting.stores.iter().map(|setup| (setup.clone(), StoreSpeed::nominal()));
+    // A store has room for what rests in it and for nothing else of a pass.
+    let stores = if resting.sources.is_empty() { &[] } else { resting.stores };
+    let speeds = stores.iter().map(|setup| (setup.clone(), StoreSpeed::nominal()));
     let problem = problem::with_stores(&pass.graph, &work.collect(), &speeds.collect::<Vec<_>>())?;
     let loads = match resting.sources {
         [] => None,
@@ -49,8 +51,7 @@ pub(crate) fn compile_forward(
         }
     };
     let loads = loads.as_ref();
-    let target =
-        Target { graph: &pass.graph, roles: &pass.roles, problem: &problem, stores: resting.stores, loads };
+    let target = Target { graph: &pass.graph, roles: &pass.roles, problem: &problem, stores, loads };
     let floor = memory_floor(loads.map_or(&problem.problem, |loads| &loads.problem));
     let request = Request { effort: Some(EFFORT), ..Request::new(budget) };
     let kept = fit(&target, &floor, "save-all", &request, place)?;

@@ -75,7 +75,8 @@ impl Plans<'_> {
                 continue;
             }
             cost = cost.min(timetable.cost);
-            if self.best.as_ref().is_none_or(|best| timetable.cost < best.timetable.cost) {
+            let is_better = self.best.as_ref().is_none_or(|best| timetable.cost < best.timetable.cost);
+            if is_better && timetable.is_valid(self.moving.problem) {
                 self.best = Some(Moved { sequence: sequence.to_vec(), timetable });
                 self.lead = lead;
             }

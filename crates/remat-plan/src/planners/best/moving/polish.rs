@@ -101,7 +101,8 @@ impl<'a> Polish<'a> {
             self.tape.apply(&self.moves.change);
             self.now = Moved { sequence: self.tape.computes(), timetable: table };
             self.slot_of.clear();
-            if self.now.timetable.cost < self.best.timetable.cost * (1.0 - 1e-12) {
+            let is_better = self.now.timetable.cost < self.best.timetable.cost * (1.0 - 1e-12);
+            if is_better && self.now.timetable.is_valid(self.moving.problem) {
                 self.best = self.now.clone();
             }
         }

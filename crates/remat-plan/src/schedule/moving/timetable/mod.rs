@@ -18,7 +18,9 @@ use super::uses::{End, Leave, Uses, complete};
 use super::{Kind, Moving};
 use crate::ids::{NodeId, StoreId, ValueId};
 use crate::plan::Step;
+use crate::problem::Problem;
 use crate::schedule::flat::NONE;
+use crate::simulate::simulate_with;
 use start::Queue;
 
 /// The steps of a plan and their time.
@@ -31,6 +33,14 @@ pub(crate) struct Timetable {
     pub(crate) peak: i64,
     /// What made the program wait, in order.
     pub(crate) waits: Vec<Wait>,
+}
+
+impl Timetable {
+    /// Whether the simulator can carry the steps out. Planners ask before they prefer a timetable to another one, so that a
+    /// sequence which the rules above do not cover costs a candidate and never the plan.
+    pub(crate) fn is_valid(&self, problem: &Problem) -> bool {
+        simulate_with(problem, &self.stored, &self.steps).is_ok()
+    }
 }
 
 /// A time in which nothing is computed.
