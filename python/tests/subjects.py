@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -73,9 +73,11 @@ class Subject:
 
     def write(self, rng: random.Random) -> Written:
         """A plan for a random budget."""
-        floor = lowest(self.step, OPTIONS, self.book).peak
+        # Moves are woven into plans that have none, so these come from a planner that uses no store.
+        options = OPTIONS if self.step.stores is None else replace(OPTIONS, planner="eviction")
+        floor = lowest(self.step, options, self.book).peak
         budget = floor + int((self.step.keep_all_peak - floor) * rng.random() ** 2)
-        planned = find_if_any(self.step, budget, OPTIONS, self.book) or lowest(self.step, OPTIONS, self.book)
+        planned = find_if_any(self.step, budget, options, self.book) or lowest(self.step, options, self.book)
         number = rng.randrange(5) if self.is_numbered and rng.random() < 0.7 else None
         if self.step.stores is not None:
             # What backward gets from a store is known by the number of the plan.
