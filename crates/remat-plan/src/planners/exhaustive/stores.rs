@@ -87,7 +87,8 @@ pub(super) fn search(problem: &Problem, flat: &Flat, budget: i64, most: usize) -
         return Answer::TooLarge;
     }
     let mut search = Search::new(problem, flat, budget);
-    if search.n_beginnings() > most as f64 {
+    // Each state that may rest doubles the beginnings for each store, which may be far too many to list.
+    if ((search.resting().count() * problem.stores.len()) as f64).exp2() > most as f64 {
         return Answer::TooLarge;
     }
     search.begin();
@@ -144,11 +145,6 @@ impl<'a> Search<'a> {
         let may_rest =
             |&(input, output): &(ValueId, ValueId)| (bit(input) | bit(output)) & !self.movable == 0;
         self.problem.carries.iter().copied().filter(may_rest)
-    }
-
-    /// In how many ways carried inputs can be in stores at the start, which may be far too many to list.
-    fn n_beginnings(&self) -> f64 {
-        ((self.resting().count() * self.n_stores()) as f64).exp2()
     }
 
     /// One state for each way in which carried inputs can be in stores at the start.
@@ -247,14 +243,13 @@ impl<'a> Search<'a> {
         if place.blocked == 0 {
             self.drop_useless(&mut place, &times, &mut steps);
         }
-        let now = times.now;
-        times.ends.iter_mut().filter(|end| **end <= now).for_each(|end| *end = 0.0);
+        let Times { now, ends } = &mut times;
+        ends.iter_mut().filter(|end| **end <= *now).for_each(|end| *end = 0.0);
         let list = self.known.entry(place).or_default();
         if list.iter().any(|&other| self.states[other].times.is_no_later(&times)) {
             return;
         }
-        let at = self.states.len();
-        let states = &mut self.states;
+        let (at, states) = (self.states.len(), &mut self.states);
         list.retain(|&other| {
             states[other].is_dominated = times.is_no_later(&states[other].times);
             !states[other].is_dominated
