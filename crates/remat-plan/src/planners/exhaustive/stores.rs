@@ -142,9 +142,7 @@ impl<'a> Search<'a> {
 
     /// State that may rest in a store, as pairs of input and output.
     fn resting(&self) -> impl Iterator<Item = (ValueId, ValueId)> {
-        let may_rest =
-            |&(input, output): &(ValueId, ValueId)| (bit(input) | bit(output)) & !self.movable == 0;
-        self.problem.carries.iter().copied().filter(may_rest)
+        self.problem.carries.iter().copied().filter(|&(a, b)| (bit(a) | bit(b)) & !self.movable == 0)
     }
 
     /// One state for each way in which carried inputs can be in stores at the start.
