@@ -16,14 +16,17 @@ use crate::matrix::linear::{LinearShape, linear};
 use crate::product::gemm::{Mat, MatMut, Write, gemm};
 use std::ops::Range;
 
-/// Elements of logits (16 MiB) that exist at a time.
+/// Elements of logits (16 MiB) that may exist at a time whatever the size of the weight.
 const CHUNK: usize = 1 << 22;
+/// Logits may also take this part of what the weight takes. Every chunk reads the weight twice and its gradient once, and writes
+/// the gradient: with few rows that takes longer than the products.
+const WEIGHT_SHARE: usize = 4;
 /// Classes of the bias gradient that one task adds up.
 const COLUMNS: usize = 1024;
 
 /// Rows of logits that are computed together: as even as possible, so that the last chunk is not a small rest.
 fn rows_per_chunk(shape: LinearShape) -> usize {
-    let most = (CHUNK / shape.outputs.max(1)).clamp(1, shape.rows.max(1));
+    let most = (CHUNK / shape.outputs.max(1)).max(shape.inputs / WEIGHT_SHARE).clamp(1, shape.rows.max(1));
     shape.rows.div_ceil(shape.rows.div_ceil(most).max(1)).max(1)
 }
 
