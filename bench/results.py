@@ -48,6 +48,9 @@ class Experiment:
         ]
 
 
+# A scratch file on the disk of this checkout.
+STORE = ("--store", "target")
+
 RESNET_SEEDS = (
     (8, "−28 % at +17 %"),
     (16, "−38.2 % at +5.0 % (best other)"),
@@ -67,6 +70,9 @@ EXPERIMENTS = [
     Experiment(
         "transformer-targets", "transformer", "batch", (64,), "60%,50%", "best", rounds=3, seeds=TRANSFORMER_SEEDS
     ),
+    Experiment("resnet152-store", "resnet152", "batch", (32,), "50%,25%,15%", "best", fixed=STORE, rounds=3),
+    Experiment("transformer-store", "transformer", "batch", (64,), "50%,25%", "best", fixed=STORE, rounds=3),
+    Experiment("gpt-store", "gpt", "seq", (8192,), "25%", "best", fixed=("--batch", "1", *STORE), rounds=2),
     Experiment("resnet152", "resnet152", "batch", (4, 8, 16, 32, 64), "50%,30%", seeds=RESNET_SEEDS),
     Experiment(
         "transformer", "transformer", "batch", (2, 4, 8, 16, 32, 64), "50%,30%", seeds=TRANSFORMER_SEEDS

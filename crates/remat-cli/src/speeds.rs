@@ -1,5 +1,6 @@
 //! The speeds of this machine, which costs are calculated from: measured once, with a bar, and kept.
 
+use crate::output::say;
 use crate::progress::Progress;
 use anyhow::{Context as _, Result};
 use remat::profile::{Machine, Origin, StoreSpeed};
@@ -8,8 +9,22 @@ use remat::store::Kind;
 /// Kept from an earlier run, or measured now.
 pub(crate) fn load(n_threads: usize) -> Result<(Machine, Origin)> {
     let progress = Progress::new("measuring this machine (once)", 0);
-    Machine::load(n_threads, |done, of| progress.set(done, of))
-        .context("measuring the speeds of this machine")
+    let (machine, origin) = Machine::load(n_threads, |done, of| progress.set(done, of))
+        .context("measuring the speeds of this machine")?;
+    drop(progress);
+    if let (Some(note), false) = (disturbance(&machine), matches!(origin, Origin::Kept(_))) {
+        say(format_args!("warning: {note}"));
+    }
+    Ok((machine, origin))
+}
+
+/// What to know about speeds that were measured while other programs ran.
+pub(crate) fn disturbance(machine: &Machine) -> Option<String> {
+    let percent = 100.0 * machine.disturbed?;
+    Some(format!(
+        "other programs ran while the speeds of this machine were measured, which waited {percent:.0} % of the time: predicted \
+         times are too long; `remat doctor --remeasure` measures again"
+    ))
 }
 
 /// Measured now, and kept instead of what an earlier run kept.

@@ -23,6 +23,25 @@ fn a_step_moves_to_a_directory_and_to_memory_with_equal_bits() {
 }
 
 #[test]
+fn a_sweep_runs_each_planner_without_the_store_and_with_it() {
+    let folder = Folder::new();
+    let gpt = GPT.trim_end_matches("--planner swap");
+    let words = format!(
+        "sweep {gpt} --planner best,swap,sqrt --budget 40% --store host --rounds 1 --steps 1 --out sweep --json"
+    );
+    let json = folder.run(&words, QUICK).exits(0).json("remat.sweep/1");
+    let rows = json["rows"].as_array().expect("rows");
+    let programs: Vec<&str> = rows.iter().filter_map(|row| row["program"].as_str()).collect();
+    assert_eq!(programs, ["keep all", "best 40%", "best 40% + store", "swap 40% + store", "sqrt 40%"]);
+    // The state alone is larger than the budget: nothing but a store helps.
+    for row in &rows[1..] {
+        let moves = row["program"].as_str().is_some_and(|name| name.ends_with("store"));
+        assert_eq!(row["bits_equal"] == true, moves, "{row}");
+        assert_eq!(row["note"].is_string(), !moves, "{row}");
+    }
+}
+
+#[test]
 fn a_plan_with_copies_is_a_document_of_the_second_version_that_check_reads() {
     let folder = Folder::new();
     let files = "--out plan.json --problem-out problem.json";

@@ -11,6 +11,7 @@ use remat::profile::{Machine, Origin, StoreSpeed, Way};
 use remat::store::{Kind, PAGE, Setup, Store};
 use remat_plan::Bytes;
 use serde::Serialize;
+use std::borrow::Cow;
 use std::num::NonZeroUsize;
 
 /// Reports what this machine offers: processor, speeds, memory.
@@ -42,7 +43,7 @@ struct Health {
     memory_limit_bytes: Option<Bytes>,
     peak_resident_is_readable: bool,
     speeds_file: String,
-    advice: Vec<&'static str>,
+    advice: Vec<Cow<'static, str>>,
 }
 
 /// A store, as it is beside running kernels.
@@ -81,20 +82,22 @@ impl Flags {
         let stores = stores.collect::<Result<Vec<_>>>()?;
         let cpu_features = cpu_features();
         let peak_resident_is_readable = memory::peak_resident().is_some();
-        let mut advice = Vec::new();
+        let mut advice: Vec<Cow<'static, str>> = Vec::new();
         if cfg!(target_arch = "x86_64") && Isa::best() == Isa::Portable {
-            advice.push("no AVX2 with FMA: portable kernels are used, many times slower");
+            advice.push("no AVX2 with FMA: portable kernels are used, many times slower".into());
         } else if isa::current() < Isa::best() {
             advice.push(
-                "REMAT_ISA names a narrower instruction set than this processor has: same bits, but slower",
+                "REMAT_ISA names a narrower instruction set than this processor has: same bits, but slower"
+                    .into(),
             );
         }
         if !peak_resident_is_readable {
-            advice.push("/proc/self/status is not readable: the process's own peak cannot be shown");
+            advice.push("/proc/self/status is not readable: the process's own peak cannot be shown".into());
         }
         if cfg!(debug_assertions) {
-            advice.push("this is a debug build: build with --release before measuring anything");
+            advice.push("this is a debug build: build with --release before measuring anything".into());
         }
+        advice.extend(speeds::disturbance(&machine).map(Cow::from));
         out.report(&Health {
             version: env!("CARGO_PKG_VERSION"),
             system: format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),

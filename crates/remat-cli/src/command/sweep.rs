@@ -1,7 +1,7 @@
 //! `remat sweep`: the same model at several sizes, with and without budgets, measured against each other.
 //!
 //! Every comma in a model option makes another case; every pair of planner and budget makes another program beside
-//! the one that keeps everything. A case is written to the folder as soon as it is done, so an interrupted sweep loses
+//! the one that keeps everything, or two where there is a store: without it and with it. A case is written to the folder as soon as it is done, so an interrupted sweep loses
 //! at most the case that was running, and `--resume` continues after the last one.
 
 use crate::answer::Answer;
@@ -21,7 +21,7 @@ use remat::pipeline::checkpoint;
 use remat::pipeline::{Fit, Prepared, Program};
 use remat::report::decisions;
 use remat::train::{Performance, Rounds, contest};
-use remat_plan::{Budget, Bytes};
+use remat_plan::{Budget, Bytes, PLANNERS};
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::num::NonZeroUsize;
@@ -84,6 +84,8 @@ struct Sweep {
 const TABLE: &str = "sweep.json";
 /// Takes the place of a planner where modules are checkpointed by hand.
 const BY_HAND: &str = "checkpoint";
+/// Follows the name of a program that may move values.
+const WITH_STORE: &str = " + store";
 
 impl Flags {
     pub(super) fn run(&self, out: &mut Output) -> Result<Answer> {
@@ -170,16 +172,18 @@ impl Flags {
         let prepared = model.prepare()?;
         let mut rows = vec![Row::keep_all(name, &prepared)];
         let mut programs: Vec<Option<Program>> = vec![Some(prepared.keep_all.clone())];
-        for planner in &self.planner {
+        let without_stores = prepared.without_stores()?;
+        for (planner, with_stores) in self.planners(model) {
+            let prepared = if with_stores { &prepared } else { &without_stores };
             for budget in &self.budget {
                 let bytes = budget.resolve(prepared.keep_all.peak());
                 let begin = Instant::now();
-                let fit = compile(&prepared, planner, self.search.request(bytes))?;
-                let program = format!("{planner} {budget}");
+                let fit = compile(prepared, planner, self.search.request(bytes))?;
+                let program = format!("{planner} {budget}{}", if with_stores { WITH_STORE } else { "" });
                 let mut row = Row::planned(name, &program, planner, bytes, begin.elapsed().as_secs_f64());
                 programs.push(match fit {
                     Fit::Fits(program) => {
-                        row.fill_plan(&prepared, &program, &decisions(&prepared, &program))?;
+                        row.fill_plan(prepared, &program, &decisions(prepared, &program))?;
                         Some(*program)
                     }
                     Fit::Refused(refusal) => {
@@ -202,6 +206,22 @@ impl Flags {
         }
         self.measure(model, &prepared, &mut rows, &programs)?;
         Ok(rows)
+    }
+
+    /// The planners, each without the stores and, if it uses them, with them; the planner that does nothing but move, with
+    /// them only.
+    fn planners(&self, model: &Model) -> Vec<(&str, bool)> {
+        let mut planners = Vec::new();
+        for name in &self.planner {
+            let uses_stores = PLANNERS.iter().any(|planner| planner.name == name && planner.uses_stores);
+            let ways = match model.stores.is_empty() || !uses_stores {
+                true => &[false][..],
+                false if name == "swap" => &[true],
+                false => &[false, true],
+            };
+            planners.extend(ways.iter().map(|&with_stores| (name.as_str(), with_stores)));
+        }
+        planners
     }
 
     /// Runs what fits into this machine's memory; the others keep their prediction and say so.

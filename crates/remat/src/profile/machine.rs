@@ -5,6 +5,7 @@
 //! (`cache.rs`).
 
 use super::calibrate;
+use super::disturbance::Watch;
 use crate::error::Error;
 use crate::graph::Type;
 use crate::op::relu::Relu;
@@ -27,6 +28,10 @@ pub struct Machine {
     pub overhead: f64,
     /// What ops reach, by name; one that is not listed is taken for as fast as `flops` and `bandwidth` allow.
     pub speeds: BTreeMap<String, Speed>,
+    /// The part of the time for which threads had to wait for other programs while all this was measured, where it is so much
+    /// that the speeds are too low.
+    #[serde(default)]
+    pub disturbed: Option<f64>,
 }
 
 /// How fast one kind of op does its work.
@@ -47,7 +52,14 @@ pub enum Speed {
 impl Machine {
     /// Round speeds of an ordinary machine, for what must not depend on this one.
     pub const fn nominal(n_threads: usize) -> Machine {
-        Machine { n_threads, flops: 1e11, bandwidth: 2e10, overhead: 2e-6, speeds: BTreeMap::new() }
+        Machine {
+            n_threads,
+            flops: 1e11,
+            bandwidth: 2e10,
+            overhead: 2e-6,
+            speeds: BTreeMap::new(),
+            disturbed: None,
+        }
     }
 
     /// Measures for a few seconds with `n_threads` threads. [`Machine::load`](Machine::load) remembers the result.
@@ -55,8 +67,10 @@ impl Machine {
     pub fn measure(n_threads: usize, progress: impl FnMut(usize, usize) + Send) -> crate::Result<Machine> {
         let pool = crate::threads::thread_pool(n_threads)?;
         pool.install(|| {
+            let watch = Watch::new();
             let (overhead, speeds) = (call_overhead()?, calibrate::speeds(progress)?);
-            Ok(Machine { n_threads, flops: gemm_flops(), bandwidth: copy_bandwidth(), overhead, speeds })
+            let (flops, bandwidth) = (gemm_flops(), copy_bandwidth());
+            Ok(Machine { n_threads, flops, bandwidth, overhead, speeds, disturbed: watch.much(n_threads) })
         })
     }
 }

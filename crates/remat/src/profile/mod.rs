@@ -3,6 +3,7 @@
 mod analytic;
 mod cache;
 mod calibrate;
+mod disturbance;
 mod machine;
 mod measured;
 mod store;

@@ -6,18 +6,22 @@
 
 use super::cache;
 use super::{Origin, Sample};
-use crate::error::Result;
-use crate::store::{Kind, PAGE, Setup, Store};
+use crate::error::{Error, Result};
+use crate::store::{Kind, Setup, Store};
 use crate::threads::thread_pool;
+use memmap2::MmapMut;
 use remat_kernels::gemm::{Mat, MatMut, Write, gemm};
 use remat_plan::Bytes;
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// Bytes of small and of large copies, and how many of each are timed.
+/// Bytes of small and of large copies, and how many of each are timed: half a gigabyte, because a disk may take the first
+/// few hundred megabytes faster than it can go on.
 const SMALL: u64 = 256 << 10;
 const LARGE: u64 = 16 << 20;
-const N_COPIES: u64 = 12;
+const N_COPIES: u64 = 32;
+/// Places that copies in memory take turns at. It has no such beginning.
+const N_IN_MEMORY: u64 = 4;
 
 /// Two times that are close to each other say little about what a byte costs: then all of the larger one is for its bytes.
 const LEAST_SHARE: f64 = 0.3;
@@ -74,12 +78,13 @@ impl StoreSpeed {
 
     /// Measures for about a second.
     pub fn measure(kind: &Kind, n_threads: usize) -> Result<StoreSpeed> {
-        let mut store = Store::open(&Setup::new(kind.clone()), Bytes(N_COPIES * LARGE))?;
+        let n_places = if *kind == Kind::Host { N_IN_MEMORY } else { N_COPIES };
+        let mut store = Store::open(&Setup::new(kind.clone()), Bytes(n_places * LARGE))?;
         let pool = thread_pool(n_threads)?;
         let has_ended = AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(|| pool.install(|| be_busy(&has_ended)));
-            let measured = measure_both(&mut store);
+            let measured = measure_both(&mut store, n_places);
             has_ended.store(true, Relaxed);
             measured
         })
@@ -128,27 +133,37 @@ fn be_busy(has_ended: &AtomicBool) {
     }
 }
 
-fn measure_both(store: &mut Store) -> Result<StoreSpeed> {
-    let mut memory = vec![1u8; (LARGE + PAGE) as usize];
-    let first = memory.as_ptr().align_offset(PAGE as usize);
-    let address = memory[first..].as_mut_ptr();
+/// Memory whose pages are as large as those of a step, which the speed of direct I/O depends on.
+fn like_an_arena() -> Result<MmapMut> {
+    let memory = MmapMut::map_anon(LARGE as usize).map_err(Error::io("reserving memory for copies"))?;
+    #[cfg(target_os = "linux")]
+    let _ = memory.advise(memmap2::Advice::HugePage);
+    Ok(memory)
+}
+
+fn measure_both(store: &mut Store, n_places: u64) -> Result<StoreSpeed> {
+    let mut memory = like_an_arena()?;
+    memory.fill(1);
+    let address = memory.as_mut_ptr();
     // Out comes first: what is read was written.
     let mut way = |is_out: bool| -> Result<Way> {
         let mut seconds = |bytes: u64| -> Result<f64> {
             for number in 0..N_COPIES {
+                let place = number % n_places * LARGE;
                 // SAFETY: the memory stays until the copies have ended. Those that are under way together read the same
                 // bytes, or are written by one thread, one after the other, and nobody looks at the result.
                 unsafe {
                     match is_out {
-                        true => store.copy_out((address, bytes), number * LARGE, None, 0)?,
-                        false => store.copy_in(number * LARGE, (address, bytes), None, 0)?,
+                        true => store.copy_out((address, bytes), place, None, 0)?,
+                        false => store.copy_in(place, (address, bytes), None, 0)?,
                     };
                 }
             }
             store.finish()?;
             // As in a step, copies follow each other without anybody who waits for each: what counts is how long a channel is
             // busy with one.
-            let times = store.copied().iter().map(|copied| (copied.end - copied.start).as_secs_f64()).collect();
+            let times =
+                store.copied().iter().map(|copied| (copied.end - copied.start).as_secs_f64()).collect();
             Ok(Sample::of(times).median)
         };
         if is_out {
