@@ -119,7 +119,7 @@ def table(experiment: Experiment) -> str:
         f"### {experiment.name}",
         "",
         f"{environment['date'][:10]}; `{command}`; {sweep['n_rounds']} timed steps of each program, {sweep['optimizer']}, "
-        f"{sweep['threads']} threads. Files and plots: [docs/results/{experiment.name}](../docs/results/"
+        f"{sweep['threads']} threads, {environment['processor']} ({environment.get('instruction_set', 'avx2')}). Files and plots: [docs/results/{experiment.name}](../docs/results/"
         f"{experiment.name}).",
         "",
         f"| {experiment.option} | program | peak | memory | step | time | planned | gap | seeds |",

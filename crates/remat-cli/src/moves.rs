@@ -2,8 +2,39 @@
 
 use crate::format::{cost, plural};
 use anyhow::{Context as _, Result};
-use remat_plan::{LinkUse, Moves, Plan, Problem};
-use serde::Serialize;
+use remat_plan::{Bytes, LinkUse, Moves, Plan, Problem, Way};
+use serde::{Deserialize, Serialize};
+
+/// What a plan copies to and from stores in a step.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+pub(crate) struct Copied {
+    pub(crate) out_bytes: Bytes,
+    pub(crate) in_bytes: Bytes,
+    /// State that is in a store between steps.
+    pub(crate) resting_bytes: Bytes,
+    pub(crate) copying_seconds: f64,
+    pub(crate) planned_waiting_seconds: f64,
+    pub(crate) planned_hidden_percent: f64,
+}
+
+impl Copied {
+    pub(crate) fn of(moves: &Moves) -> Copied {
+        Copied {
+            out_bytes: moves.bytes(Way::Out),
+            in_bytes: moves.bytes(Way::In),
+            resting_bytes: moves.resting_bytes,
+            copying_seconds: moves.copying,
+            planned_waiting_seconds: moves.waiting,
+            planned_hidden_percent: moves.hidden_percent,
+        }
+    }
+
+    /// For people.
+    pub(crate) fn text(&self) -> String {
+        let Copied { out_bytes, in_bytes, planned_hidden_percent, .. } = self;
+        format!("{out_bytes} out, {in_bytes} in, {planned_hidden_percent:.0} % hidden")
+    }
+}
 
 /// By how much copies are made faster to tell what that would save, in percent.
 pub(crate) const FASTER_PERCENT: [f64; 2] = [10.0, 100.0];

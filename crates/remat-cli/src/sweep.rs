@@ -1,13 +1,14 @@
 //! The rows of a sweep: one per case and program, and the summary that compares each program with keeping everything.
 
 use crate::format::seconds;
+use crate::moves::Copied;
 use crate::slowdown::{self, Slowdown};
 use crate::target::overhead_percent;
 use remat::pipeline::{Prepared, Program};
 use remat::profile::Sample;
 use remat::report::{Decision, DecisionRow};
 use remat::train::Performance;
-use remat_plan::{Bytes, Moves, SimulationError, Way};
+use remat_plan::{Bytes, Moves, SimulationError};
 use serde::{Deserialize, Serialize};
 
 /// The name of the program that keeps everything.
@@ -56,37 +57,6 @@ pub(crate) struct Row {
     pub(crate) bits_equal: Option<bool>,
     /// Why something is missing.
     pub(crate) note: Option<String>,
-}
-
-/// What a plan copies to and from stores in a step.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
-pub(crate) struct Copied {
-    out_bytes: Bytes,
-    in_bytes: Bytes,
-    /// State that is in a store between steps.
-    resting_bytes: Bytes,
-    copying_seconds: f64,
-    planned_waiting_seconds: f64,
-    planned_hidden_percent: f64,
-}
-
-impl Copied {
-    fn of(moves: &Moves) -> Copied {
-        Copied {
-            out_bytes: moves.bytes(Way::Out),
-            in_bytes: moves.bytes(Way::In),
-            resting_bytes: moves.resting_bytes,
-            copying_seconds: moves.copying,
-            planned_waiting_seconds: moves.waiting,
-            planned_hidden_percent: moves.hidden_percent,
-        }
-    }
-
-    /// For people.
-    pub(crate) fn text(&self) -> String {
-        let Copied { out_bytes, in_bytes, planned_hidden_percent, .. } = self;
-        format!("{out_bytes} out, {in_bytes} in, {planned_hidden_percent:.0} % hidden")
-    }
 }
 
 impl Row {

@@ -27,9 +27,10 @@ fn a_sweep_runs_each_planner_without_the_store_and_with_it() {
     let folder = Folder::new();
     let gpt = GPT.trim_end_matches("--planner swap");
     let words = format!(
-        "sweep {gpt} --planner best,swap,sqrt --budget 40% --store host --rounds 1 --steps 1 --out sweep --json"
+        "sweep {gpt} --planner best,swap,sqrt --budget 40% --store host --effort 0.001 --rounds 1 --steps 1 \
+         --out sweep --json"
     );
-    let json = folder.run(&words, QUICK).exits(0).json("remat.sweep/1");
+    let json = folder.run(&words, &[]).exits(0).json("remat.sweep/1");
     let rows = json["rows"].as_array().expect("rows");
     let programs: Vec<&str> = rows.iter().filter_map(|row| row["program"].as_str()).collect();
     assert_eq!(programs, ["keep all", "best 40%", "best 40% + store", "swap 40% + store", "sqrt 40%"]);
@@ -66,6 +67,8 @@ fn a_run_is_saved_and_resumed_with_its_state_in_a_store() {
         json["steps"].as_array().expect("steps").last().expect("one")["loss"].clone()
     };
     assert_eq!(loss(&whole), loss(&resumed));
+    assert!(whole["copied"].is_null(), "{whole}");
+    assert!(resumed["copied"]["resting_bytes"].as_u64().is_some_and(|bytes| bytes > 0), "{resumed}");
     let again = run(1, &format!("{budget} --weights weights.safetensors"));
     assert_eq!(again["fits"], true);
 }

@@ -5,6 +5,7 @@
 use crate::answer::Answer;
 use crate::flags::{CostKind, Model, PlannerFlags, StepFlags, model_parser};
 use crate::loss_log::LossWriter;
+use crate::moves::Copied;
 use crate::output::{Output, say};
 use crate::planning::compile;
 use crate::training::{
@@ -20,7 +21,7 @@ use remat::pipeline::{Fit, Prepared, Program};
 use remat::profile::Sample;
 use remat::train::{Batches, Checkpoints, Evaluation, Identity, Part, RunFolder, Session};
 use remat::weights::{self, WeightFile};
-use remat_plan::{Budget, Bytes};
+use remat_plan::{Budget, Bytes, Moves};
 use std::path::Path;
 
 /// Trains a model on text, images or random data, one line per step.
@@ -85,6 +86,7 @@ impl Flags {
                 return Ok(Answer::No);
             }
         };
+        report.copied = Moves::of(&prepared.problem.problem, program.plan())?.as_ref().map(Copied::of);
         // Only the program is needed from here on; what planning used need not stay beside it.
         drop(prepared);
         let held_out = match self.held_out(&step, &data, &program)? {
@@ -288,6 +290,7 @@ impl Flags {
             measured_peak_bytes: None,
             peak_resident_bytes: None,
             n_recomputes: 0,
+            copied: None,
             resumed_from_step: None,
             stopped: false,
             diverged: None,

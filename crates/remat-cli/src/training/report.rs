@@ -2,6 +2,7 @@
 
 use crate::format::{count, facts, number, plural, seconds, timing};
 use crate::loss_log::Row;
+use crate::moves::Copied;
 use crate::output::{Paint, Report};
 use remat::profile::Sample;
 use remat::train::StepResult;
@@ -30,6 +31,8 @@ pub(crate) struct Training {
     pub(crate) measured_peak_bytes: Option<Bytes>,
     pub(crate) peak_resident_bytes: Option<Bytes>,
     pub(crate) n_recomputes: usize,
+    /// What a step copies to and from stores; missing where it copies nothing.
+    pub(crate) copied: Option<Copied>,
     pub(crate) resumed_from_step: Option<u64>,
     pub(crate) stopped: bool,
     /// What ended the run when numbers were no longer finite.
@@ -118,8 +121,12 @@ impl Report for Training {
             ("peak of the process", known(self.peak_resident_bytes)),
             ("peak without recomputation", self.keep_all_peak_bytes.to_string()),
             ("recomputed nodes", count(self.n_recomputes)),
-            ("time of a step", time),
         ];
+        if let Some(copied) = &self.copied {
+            rows.push(("moved in a step", copied.text()));
+            rows.push(("in a store between steps", copied.resting_bytes.to_string()));
+        }
+        rows.push(("time of a step", time));
         if let Some(step) = self.resumed_from_step {
             rows.push(("resumed after step", step.to_string()));
         }
