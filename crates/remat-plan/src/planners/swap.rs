@@ -112,7 +112,7 @@ impl Greedy<'_> {
                 .best
                 .as_ref()
                 .is_none_or(|best| timetable.cost < best.moved.timetable.cost * (1.0 - 1e-9));
-            if timetable.peak <= self.budget && is_better && timetable.is_valid(self.moving.problem) {
+            if timetable.peak <= self.budget && is_better {
                 let moved = Moved { sequence: sequence.clone(), timetable };
                 let is_moved = (0..spans.list.len()).map(|at| spans.is_moved(at)).collect();
                 let spans = spans.list.clone();

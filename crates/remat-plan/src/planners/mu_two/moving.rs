@@ -33,7 +33,6 @@ pub(super) fn plan(problem: &Problem, request: &Request) -> Outcome {
     moving.flat.prune(&mut sequence);
     let tables =
         LEADS.iter().filter_map(|lead| timetable(&moving, &sequence, budget, lead * problem.base_cost()));
-    let tables = tables.filter(|table| table.is_valid(problem));
     match tables.reduce(|a, b| if b.cost < a.cost { b } else { a }) {
         Some(table) => {
             let stop = StopReason::BudgetMet;

@@ -7,6 +7,8 @@
 //! are timed exactly (polish.rs), in two streams that exchange their best plans between epochs.
 
 mod polish;
+#[cfg(test)]
+mod timetable_test;
 
 use crate::answer::{not_reached, outcome_moving};
 use crate::outcome::Outcome;
@@ -76,7 +78,7 @@ impl Plans<'_> {
             }
             cost = cost.min(timetable.cost);
             let is_better = self.best.as_ref().is_none_or(|best| timetable.cost < best.timetable.cost);
-            if is_better && timetable.is_valid(self.moving.problem) {
+            if is_better {
                 self.best = Some(Moved { sequence: sequence.to_vec(), timetable });
                 self.lead = lead;
             }

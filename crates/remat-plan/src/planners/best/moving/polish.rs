@@ -101,8 +101,7 @@ impl<'a> Polish<'a> {
             self.tape.apply(&self.moves.change);
             self.now = Moved { sequence: self.tape.computes(), timetable: table };
             self.slot_of.clear();
-            let is_better = self.now.timetable.cost < self.best.timetable.cost * (1.0 - 1e-12);
-            if is_better && self.now.timetable.is_valid(self.moving.problem) {
+            if self.now.timetable.cost < self.best.timetable.cost * (1.0 - 1e-12) {
                 self.best = self.now.clone();
             }
         }
