@@ -91,22 +91,26 @@ pub(crate) fn outcome_with_bound(
     conclude(problem, request, planner, (Vec::new(), steps), &result, stop, bound_of)
 }
 
-/// Turns the plan of a problem with stores into an outcome. `bound`: no plan within the budget costs less; a few cuts may raise it.
+/// Turns the plan of a problem with stores into an outcome. `bound`: no plan within the budget costs
+/// less; without one a few cuts give it.
 pub(crate) fn outcome_moving(
     problem: &Problem,
     request: &Request,
     planner: &str,
     timetable: Timetable,
     stop: StopReason,
-    bound: f64,
+    bound: Option<f64>,
 ) -> Outcome {
     let Timetable { stored, steps, .. } = timetable;
     let result = simulate_with(problem, &stored, &steps).expect("timetables have valid steps");
     let bound_of = |cost: f64| {
         let budget = request.budget.0.min(i64::MAX as u64) as i64;
-        let bound = bound.max(problem.base_cost());
-        let bound =
-            if meets(cost, bound) { bound } else { bound.max(quick_cost_bound(problem, budget, cost)) };
+        let least = problem.base_cost();
+        let bound = match bound {
+            Some(bound) => bound.max(least),
+            None if meets(cost, least) => least,
+            None => quick_cost_bound(problem, budget, cost).max(least),
+        };
         Bound { cost: bound, is_met: meets(cost, bound) }
     };
     conclude(problem, request, planner, (stored, steps), &result, stop, bound_of)

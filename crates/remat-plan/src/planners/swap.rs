@@ -41,7 +41,7 @@ pub(crate) fn plan(problem: &Problem, request: &Request) -> Outcome {
     match greedy(&moving, budget, &mut limits) {
         Ok(found) => {
             let stop = StopReason::BudgetMet;
-            outcome_moving(problem, request, "swap", found.timetable, stop, problem.base_cost())
+            outcome_moving(problem, request, "swap", found.timetable, stop, None)
         }
         Err(peak) => not_reached(problem, request, peak),
     }

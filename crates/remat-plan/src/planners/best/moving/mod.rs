@@ -11,7 +11,7 @@ mod polish;
 mod timetable_test;
 
 use crate::answer::{meets, not_reached, outcome_moving};
-use crate::bounds::moving::cost_bound;
+use crate::bounds::moving::{QUICK_WORK, cost_bound};
 use crate::outcome::Outcome;
 use crate::planners::best::keep_set;
 use crate::planners::best::news::News;
@@ -77,8 +77,12 @@ impl Plans<'_> {
     fn raise_bound(&mut self, news: &News, limits: &mut Limits) {
         let Some(best) = &self.best else { return };
         let (problem, budget, cost) = (self.moving.problem, self.budget, best.timetable.cost);
-        let bound = limits.within(SHARE_OF_BOUND, |part| cost_bound(problem, budget, cost, part));
-        self.bound = self.bound.max(bound);
+        let is_short = SHARE_OF_BOUND * limits.expected_work() < QUICK_WORK;
+        let mut part = if is_short { Limits::of_work(QUICK_WORK) } else { limits.part(SHARE_OF_BOUND) };
+        self.bound = self.bound.max(cost_bound(problem, budget, cost, &mut part));
+        if !is_short {
+            limits.absorb(&part);
+        }
         news.bound(self.bound);
     }
 
@@ -304,7 +308,9 @@ pub(crate) fn race(problem: &Problem, request: &Request) -> Outcome {
     }
     let Plans { best, bound, lowest, .. } = plans;
     match best {
-        Some(moved) => outcome_moving(problem, request, "best", moved.timetable, limits.reason(), bound),
+        Some(moved) => {
+            outcome_moving(problem, request, "best", moved.timetable, limits.reason(), Some(bound))
+        }
         None => not_reached(problem, request, lowest),
     }
 }
