@@ -94,8 +94,8 @@ fn with_stores(n_problems: u64, first_seed: u64, max_nodes: usize, n_threads: us
     let seeds = first_seed..first_seed + n_problems;
     let mut tally = for_each_seed(seeds, n_threads, External::start, run, StoreTally::add);
     tally.lines().iter().for_each(|(what, n)| println!("{what:<30} {n:>9}"));
-    if tally.n_dearer > 0 {
-        let mean = 100.0 * tally.excess / tally.n_dearer as f64;
+    if tally.n_costlier > 0 {
+        let mean = 100.0 * tally.excess / tally.n_costlier as f64;
         println!("{:<30} {mean:>8.2}% {:.2}%", "  mean and worst excess", 100.0 * tally.worst_excess);
     }
     println!("{:<30} {:>9}", "broken promises", tally.failures.len());
@@ -128,12 +128,12 @@ fn without_stores(n_graphs: u64, first_seed: u64, max_nodes: usize, n_threads: u
     println!("  of these proved optimal      {:>9}", tally.n_proved);
     println!("budgets that need a recompute  {:>9}", tally.n_hard);
     println!("  race proves its optimum      {:>9}", tally.n_race_proved);
-    println!("  race finds a costlier plan   {:>9}", tally.n_race_dearer);
+    println!("  race finds a costlier plan   {:>9}", tally.n_race_costlier);
     println!("  race finds no plan           {:>9}", tally.n_race_refused);
-    if tally.n_race_dearer > 0 {
+    if tally.n_race_costlier > 0 {
         println!(
             "  mean and worst excess        {:>8.2}% {:.2}%",
-            100.0 * tally.race_excess / tally.n_race_dearer as f64,
+            100.0 * tally.race_excess / tally.n_race_costlier as f64,
             100.0 * tally.worst_race_excess
         );
     }

@@ -6,14 +6,15 @@
 use crate::bounds::memory_floor::memory_floor;
 use crate::bounds::moving::quick_cost_bound;
 use crate::bounds::one_cut::quick_bound;
+use crate::ids::{StoreId, ValueId};
 use crate::outcome::{Outcome, StopReason, Why};
-use crate::plan::{Plan, Status};
+use crate::plan::{Plan, Status, Step};
 use crate::problem::Problem;
 use crate::request::Request;
 use crate::schedule::flat::{Flat, Measure, node_ids};
 use crate::schedule::gaps::{Gap, schedule};
 use crate::schedule::moving::timetable::Timetable;
-use crate::simulate::{free_early, simulate, simulate_with};
+use crate::simulate::{Simulation, free_early, simulate, simulate_with};
 use crate::units::Bytes;
 
 /// Keeps the best of several schedules: the cheapest that fits, or the lowest when none does.
@@ -75,65 +76,84 @@ pub(crate) fn outcome_with_bound(
 ) -> Outcome {
     let steps = free_early(problem, &node_ids(computes));
     let result = simulate(problem, &steps).expect("planners make valid sequences of computes");
-    if result.peak > request.budget {
-        return not_reached(problem, request, result.peak.0 as i64);
-    }
     let base_cost = problem.base_cost();
-    let extra = result.cost - base_cost;
-    // Rounding of sums must not decide over a proof, so the least cost is recognised by the number of runs too.
-    let is_least = computes.len() == problem.nodes.len() || extra <= 0.0;
-    let extra_bound = match extra_bound {
-        _ if is_least => extra,
-        Some(bound) => bound,
-        None => quick_bound(&Flat::new(problem), request.budget.0.min(i64::MAX as u64) as i64, extra),
+    let bound_of = |cost: f64| {
+        let extra = cost - base_cost;
+        // Rounding of sums must not decide over a proof, so the least cost is recognised by the number of runs too.
+        let is_least = computes.len() == problem.nodes.len() || extra <= 0.0;
+        let extra_bound = match extra_bound {
+            _ if is_least => extra,
+            Some(bound) => bound,
+            None => quick_bound(&Flat::new(problem), request.budget.0.min(i64::MAX as u64) as i64, extra),
+        };
+        Bound { cost: base_cost + extra_bound, is_met: extra - extra_bound <= 1e-9 * extra }
     };
-    let is_optimal = extra - extra_bound <= 1e-9 * extra;
-    let plan = Plan {
-        problem: problem.name.clone(),
-        planner: planner.to_string(),
-        status: if is_optimal { Status::Optimal } else { Status::Feasible },
-        budget_bytes: request.budget,
-        peak_bytes: result.peak,
-        cost: result.cost,
-        lower_bound: Some(if is_optimal { result.cost } else { (base_cost + extra_bound).min(result.cost) }),
-        stored: Vec::new(),
-        steps,
-    };
-    if is_optimal { Outcome::Optimal(plan) } else { Outcome::Feasible(plan, stop) }
+    conclude(problem, request, planner, (Vec::new(), steps), &result, stop, bound_of)
 }
 
-/// Turns the plan of a problem with stores into an outcome. `bound`: no plan within the budget costs less; a few cuts may raise it.
+/// Turns the plan of a problem with stores into an outcome. `bound`: no plan within the budget costs
+/// less; without one a few cuts give it.
 pub(crate) fn outcome_moving(
     problem: &Problem,
     request: &Request,
     planner: &str,
     timetable: Timetable,
     stop: StopReason,
-    bound: f64,
+    bound: Option<f64>,
 ) -> Outcome {
     let Timetable { stored, steps, .. } = timetable;
     let result = simulate_with(problem, &stored, &steps).expect("timetables have valid steps");
+    let bound_of = |cost: f64| {
+        let budget = request.budget.0.min(i64::MAX as u64) as i64;
+        let least = problem.base_cost();
+        let bound = match bound {
+            Some(bound) => bound.max(least),
+            None if meets(cost, least) => least,
+            None => quick_cost_bound(problem, budget, cost).max(least),
+        };
+        Bound { cost: bound, is_met: meets(cost, bound) }
+    };
+    conclude(problem, request, planner, (stored, steps), &result, stop, bound_of)
+}
+
+/// Whether a plan of this cost is as cheap as a bound says that plans can be, but for the rounding of sums.
+pub(crate) fn meets(cost: f64, bound: f64) -> bool {
+    cost - bound <= 1e-9 * bound
+}
+
+/// A bound on the cost, and whether the plan at hand meets it.
+struct Bound {
+    cost: f64,
+    is_met: bool,
+}
+
+/// The plan with what it claims, or the refusal where its peak is above the budget. `made`: what is stored at the start, and the steps.
+fn conclude(
+    problem: &Problem,
+    request: &Request,
+    planner: &str,
+    made: (Vec<(ValueId, StoreId)>, Vec<Step>),
+    result: &Simulation,
+    stop: StopReason,
+    bound_of: impl FnOnce(f64) -> Bound,
+) -> Outcome {
     if result.peak > request.budget {
         return not_reached(problem, request, result.peak.0.min(i64::MAX as u64) as i64);
     }
-    let budget = request.budget.0.min(i64::MAX as u64) as i64;
-    let bound = match bound.max(problem.base_cost()) {
-        bound if bound < result.cost => bound.max(quick_cost_bound(problem, budget, result.cost)),
-        bound => bound,
-    };
-    let is_optimal = result.cost - bound <= 1e-9 * bound;
+    let bound = bound_of(result.cost);
+    let (stored, steps) = made;
     let plan = Plan {
         problem: problem.name.clone(),
         planner: planner.to_string(),
-        status: if is_optimal { Status::Optimal } else { Status::Feasible },
+        status: if bound.is_met { Status::Optimal } else { Status::Feasible },
         budget_bytes: request.budget,
         peak_bytes: result.peak,
         cost: result.cost,
-        lower_bound: Some(if is_optimal { result.cost } else { bound }),
+        lower_bound: Some(if bound.is_met { result.cost } else { bound.cost.min(result.cost) }),
         stored,
         steps,
     };
-    if is_optimal { Outcome::Optimal(plan) } else { Outcome::Feasible(plan, stop) }
+    if bound.is_met { Outcome::Optimal(plan) } else { Outcome::Feasible(plan, stop) }
 }
 
 /// The answer of a planner that did not meet the budget: with a proof when the budget is below the floor.

@@ -3,10 +3,12 @@
 mod common;
 
 use common::stores::random_problem_with_stores;
-use remat_plan::{Bytes, Outcome, PLANNERS, Plan, Problem, Request, memory_floor, solve};
+use remat_plan::{
+    Bytes, Outcome, PLANNERS, Plan, Problem, Request, Step, StoreId, ValueId, memory_floor, solve,
+};
 
 /// The planners that move values.
-const MOVING: [&str; 3] = ["swap", "mu-two", "best"];
+const MOVING: [&str; 4] = ["swap", "mu-two", "mu-two-literal", "best"];
 
 fn solved(problem: &Problem, planner: &str, budget: u64, effort: f64) -> Option<Plan> {
     let request = Request::new(Bytes(budget)).effort(effort).seed(3);
@@ -76,4 +78,48 @@ fn keep_all_peak(problem: &Problem) -> u64 {
 fn the_table_says_which_planners_move_values() {
     let names: Vec<&str> = PLANNERS.iter().filter(|info| info.uses_stores).map(|info| info.name).collect();
     assert!(MOVING.iter().all(|name| names.contains(name)), "{names:?}");
+}
+
+/// Three layers; the first activation is idle longest, and a byte takes `out` to be copied out.
+fn three_layers(out: f64) -> Problem {
+    let text = format!(
+        "remat.problem/2
+name layers
+channel out overlaps
+channel in overlaps
+store file out 0 0.0 {out:?} in 1 0.0 0.01
+value %0 10 x
+value %1 100 a
+value %2 100 b
+value %3 100 c
+value %4 10 dc
+value %5 10 db
+value %6 10 da
+inputs %0
+forward f1 cost 5.0 reads %0 makes %1
+forward f2 cost 5.0 reads %1 makes %2
+forward f3 cost 5.0 reads %2 makes %3
+backward b3 cost 5.0 reads %3 makes %4
+backward b2 cost 5.0 reads %2 %4 makes %5
+backward b1 cost 5.0 reads %1 %5 makes %6
+outputs %6
+"
+    );
+    Problem::from_text(&text).expect("a valid problem")
+}
+
+#[test]
+fn the_printed_policy_swaps_what_is_idle_longest_and_forgets_the_copy_out() {
+    // A copy back of one second is hidden under b2, so it costs less than running f1 again.
+    let plan = solved(&three_layers(0.01), "mu-two-literal", 250, 1.0).expect("two of three fit");
+    let moved: Vec<Step> =
+        plan.steps.iter().copied().filter(|step| matches!(step, Step::Out(..) | Step::In(..))).collect();
+    let (a, file) = (ValueId(1), StoreId(0));
+    assert_eq!(moved, [Step::Out(a, file), Step::In(a, file)]);
+    assert_eq!((plan.cost, plan.computes().count()), (30.0, 6));
+    // The printed overhead is that of the copy back alone: with a copy out of 50 s the policy does the same and waits for it.
+    let slow = solved(&three_layers(0.5), "mu-two-literal", 250, 1.0).expect("two of three fit");
+    assert!(slow.uses_stores() && slow.cost > 60.0, "{}", slow.cost);
+    let repaired = solved(&three_layers(0.5), "mu-two", 250, 1.0).expect("two of three fit");
+    assert!(!repaired.uses_stores() && repaired.cost == 35.0, "{}", repaired.cost);
 }

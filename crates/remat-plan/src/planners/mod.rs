@@ -67,7 +67,7 @@ pub const PLANNERS: &[PlannerInfo] = &[
     PlannerInfo {
         name: "mu-two-literal",
         summary: "the μ-TWO policy as printed; its own memory model is too optimistic",
-        uses_stores: false,
+        uses_stores: true,
         plan: mu_two_literal::plan,
     },
     PlannerInfo {

@@ -41,7 +41,7 @@ pub(crate) fn plan(problem: &Problem, request: &Request) -> Outcome {
     match greedy(&moving, budget, &mut limits) {
         Ok(found) => {
             let stop = StopReason::BudgetMet;
-            outcome_moving(problem, request, "swap", found.timetable, stop, problem.base_cost())
+            outcome_moving(problem, request, "swap", found.timetable, stop, None)
         }
         Err(peak) => not_reached(problem, request, peak),
     }
@@ -112,7 +112,7 @@ impl Greedy<'_> {
                 .best
                 .as_ref()
                 .is_none_or(|best| timetable.cost < best.moved.timetable.cost * (1.0 - 1e-9));
-            if timetable.peak <= self.budget && is_better && timetable.is_valid(self.moving.problem) {
+            if timetable.peak <= self.budget && is_better {
                 let moved = Moved { sequence: sequence.clone(), timetable };
                 let is_moved = (0..spans.list.len()).map(|at| spans.is_moved(at)).collect();
                 let spans = spans.list.clone();

@@ -33,7 +33,7 @@ pub(crate) struct Tally {
     /// proved optimal, on how many it found a more expensive plan and on how many none.
     pub(crate) n_hard: usize,
     pub(crate) n_race_proved: usize,
-    pub(crate) n_race_dearer: usize,
+    pub(crate) n_race_costlier: usize,
     pub(crate) n_race_refused: usize,
     /// Sum and largest of the excess of the more expensive plans, as a part of the optimum.
     pub(crate) race_excess: f64,
@@ -54,7 +54,7 @@ impl Tally {
         self.n_proved += other.n_proved;
         self.n_hard += other.n_hard;
         self.n_race_proved += other.n_race_proved;
-        self.n_race_dearer += other.n_race_dearer;
+        self.n_race_costlier += other.n_race_costlier;
         self.n_race_refused += other.n_race_refused;
         self.race_excess += other.race_excess;
         self.worst_race_excess = self.worst_race_excess.max(other.worst_race_excess);
@@ -231,7 +231,7 @@ impl Answers {
             }
             Some(plan) if plan.cost > optimum * (1.0 + TOLERANCE) => {
                 let excess = plan.cost / optimum - 1.0;
-                tally.n_race_dearer += 1;
+                tally.n_race_costlier += 1;
                 tally.race_excess += excess;
                 tally.worst_race_excess = tally.worst_race_excess.max(excess);
                 Some(format!("race costs {}, the optimum is {optimum}", plan.cost))

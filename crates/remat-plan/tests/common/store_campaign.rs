@@ -34,7 +34,7 @@ pub(crate) struct StoreTally {
     /// more, and has no plan; and how often its bound is above the cost of all nodes.
     pub(crate) n_hard: usize,
     pub(crate) n_equal: usize,
-    pub(crate) n_dearer: usize,
+    pub(crate) n_costlier: usize,
     pub(crate) n_refused: usize,
     pub(crate) n_bounded: usize,
     /// Sum and largest of the excess of the more expensive plans, as a part of the optimum.
@@ -58,7 +58,7 @@ impl StoreTally {
         self.n_external += other.n_external;
         self.n_hard += other.n_hard;
         self.n_equal += other.n_equal;
-        self.n_dearer += other.n_dearer;
+        self.n_costlier += other.n_costlier;
         self.n_refused += other.n_refused;
         self.n_bounded += other.n_bounded;
         self.excess += other.excess;
@@ -81,7 +81,7 @@ impl StoreTally {
             ("  by the external checker too", self.n_external),
             ("budgets that need more", self.n_hard),
             ("  best is the optimum", self.n_equal),
-            ("  best costs more", self.n_dearer),
+            ("  best costs more", self.n_costlier),
             ("  best finds no plan", self.n_refused),
             ("  best has a useful bound", self.n_bounded),
         ]
@@ -221,7 +221,7 @@ impl Answers {
             return None;
         }
         let excess = plan.cost / optimum - 1.0;
-        tally.n_dearer += 1;
+        tally.n_costlier += 1;
         tally.excess += excess;
         tally.worst_excess = tally.worst_excess.max(excess);
         Some(format!("best costs {}, the optimum is {optimum}", plan.cost))

@@ -3,7 +3,7 @@
 use super::{Random, network, random_problem};
 use remat_plan::{
     Bytes, Channel, ChannelId, Link, NodeId, Plan, Problem, Status, Step, Store, StoreId, ValueId,
-    simulate_with,
+    memory_floor, simulate_with,
 };
 
 /// A random problem with one or two stores of any kind: fast and slow, small and without limit, half and full duplex, channels
@@ -60,6 +60,13 @@ pub(crate) fn network_with_store(seed: u64, n_layers: usize) -> Problem {
     let updates = spec.nodes.iter().filter(|node| !node.consumes.is_empty());
     spec.carries = updates.map(|node| (node.consumes[0], node.outputs[0])).collect();
     Problem::new(spec).expect("the generator makes valid problems")
+}
+
+/// A budget half of the way from the floor to the state, which is parameters and what an optimizer keeps.
+pub(crate) fn budget_below_state(problem: &Problem) -> Bytes {
+    let floor = memory_floor(problem).bytes.0;
+    let state = problem.carries.iter().map(|pair| problem.bytes(pair.0).0).sum::<u64>();
+    Bytes(u64::midpoint(floor, problem.fixed_bytes.0 + state))
 }
 
 /// A valid plan for a problem: nodes in their order, some again, values kept, dropped or moved at random. Its claims are those of

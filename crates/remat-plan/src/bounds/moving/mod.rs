@@ -30,7 +30,7 @@ const CLOSE: f64 = 1e-6;
 /// How far the weights move towards the proposed ones.
 const STEP: f64 = 0.5;
 /// Work of a bound that is wanted at once.
-const QUICK_WORK: f64 = 1e7;
+pub(crate) const QUICK_WORK: f64 = 1e7;
 /// Cuts that are tried first.
 const N_SPREAD: usize = 100;
 

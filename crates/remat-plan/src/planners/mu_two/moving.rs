@@ -33,11 +33,10 @@ pub(super) fn plan(problem: &Problem, request: &Request) -> Outcome {
     moving.flat.prune(&mut sequence);
     let tables =
         LEADS.iter().filter_map(|lead| timetable(&moving, &sequence, budget, lead * problem.base_cost()));
-    let tables = tables.filter(|table| table.is_valid(problem));
     match tables.reduce(|a, b| if b.cost < a.cost { b } else { a }) {
         Some(table) => {
             let stop = StopReason::BudgetMet;
-            outcome_moving(problem, request, "mu-two", table, stop, problem.base_cost())
+            outcome_moving(problem, request, "mu-two", table, stop, None)
         }
         // A store is too small for what was moved there; keeping everything needs none.
         None => not_reached(problem, request, policy.kept_all),

@@ -8,6 +8,8 @@
 //! With these nodes a sequence of computes says what is kept, made again or moved, its memory is that of any sequence
 //! ([`Flat`]), and every search over sequences applies. When copies take place is not part of it; [`timetable`] decides that.
 
+mod cover;
+mod peaks;
 pub(crate) mod spans;
 pub(crate) mod timetable;
 mod uses;

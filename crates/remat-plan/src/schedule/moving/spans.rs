@@ -3,9 +3,11 @@
 //! A *span* is a stretch between two consecutive uses of a value over which it could be in a store. State has the stretch before its
 //! first use and after the last use of what carries it, decided together. Where memory is above the budget, the spans
 //! over that step are moved, the largest score first; in the end spans are kept again where there is room. Time:
-//! O(spans * log spans) for each step that is found above the budget.
+//! O((spans + slots) * log slots), and the length of the spans that are kept again or go to a store of limited size.
 
 use super::Moving;
+use super::cover::Cover;
+use super::peaks::Peaks;
 use crate::schedule::flat::NONE;
 
 /// One span: the slots `from..to` of the sequence over which the value is not in memory when it is moved.
@@ -193,42 +195,60 @@ impl<'a> Spans<'a> {
         self.store[at] != NONE
     }
 
+    /// Moves spans over the slots that are above the budget, the highest slot first.
     fn relieve_once(&mut self, cost_power: f64) -> f64 {
-        let mut work = 0.0;
-        let mut is_hopeless = vec![false; self.memory.len()];
+        let mut peaks = Peaks::new(&self.memory);
+        if self.memory.is_empty() || peaks.highest().1 <= self.budget {
+            return 0.0;
+        }
+        let mut cover = self.cover(cost_power);
+        let mut work = 40.0 * (self.list.len() + self.memory.len()) as f64;
         loop {
-            let peak = (0..self.memory.len()).filter(|&k| !is_hopeless[k]).max_by_key(|&k| self.memory[k]);
-            let Some(k) = peak.filter(|&k| self.memory[k] > self.budget) else { return work };
-            let mut over: Vec<(f64, usize)> = Vec::new();
-            for (at, span) in self.list.iter().enumerate() {
-                if self.store[at] == NONE && !self.is_barred[at] && self.covers(span, k as u32) {
-                    over.push((self.score(span, cost_power), at));
-                }
+            let (k, used) = peaks.highest();
+            if used <= self.budget {
+                peaks.write_to(&mut self.memory);
+                return work;
             }
-            over.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
-            work += 4.0 * (self.list.len() + self.memory.len()) as f64 + 20.0 * over.len() as f64;
-            for &(_, at) in &over {
-                if self.memory[k] <= self.budget {
-                    break;
-                }
-                work += self.take(at);
+            while peaks.get(k) > self.budget {
+                let is_open = |at: usize| self.store[at] == NONE && !self.is_barred[at];
+                let Some(at) = cover.best(k, is_open) else { break };
+                work += 100.0 + self.take(at, &mut peaks);
             }
-            is_hopeless[k] = true;
+            peaks.exclude(k);
+            work += 40.0;
         }
     }
 
-    fn covers(&self, span: &Span, k: u32) -> bool {
-        let end = self.sequence.len() as u32;
-        let is_after = match span.what {
-            What::State(from) if from != NONE => {
-                let carrier = self.moving.carried_by[span.value as usize];
-                self.away(carrier, from, end).contains(&k) || self.shares(carrier, from, k)
+    /// The spans that could be moved over each slot, by score.
+    fn cover(&self, cost_power: f64) -> Cover {
+        let is_open = |at: &usize| self.store[*at] == NONE && !self.is_barred[*at];
+        let open = (0..self.list.len()).filter(is_open);
+        let mut ranked: Vec<(f64, usize)> =
+            open.map(|at| (self.score(&self.list[at], cost_power), at)).collect();
+        ranked.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+        let mut cover = Cover::new(self.memory.len());
+        for (rank, &(_, at)) in ranked.iter().enumerate() {
+            for (v, from, to) in self.stretches(&self.list[at]) {
+                let away = self.away(v, from, to);
+                cover.add(rank as u32, at as u32, away.start as usize..away.end as usize);
+                if from > 0 && self.margin == 0.0 && self.shared_before(v, from) > 0 {
+                    cover.add(rank as u32, at as u32, from as usize - 1..from as usize);
+                }
             }
-            _ => false,
-        };
-        self.away(span.value, span.from, span.to).contains(&k)
-            || is_after
-            || self.shares(span.value, span.from, k)
+        }
+        cover
+    }
+
+    /// What is away when a span is moved: values, each over a stretch of slots.
+    fn stretches(&self, span: &Span) -> Vec<(u32, u32, u32)> {
+        let mut stretches = vec![(span.value, span.from, span.to)];
+        if let What::State(from) = span.what
+            && from != NONE
+        {
+            let carrier = self.moving.carried_by[span.value as usize];
+            stretches.push((carrier, from, self.sequence.len() as u32));
+        }
+        stretches
     }
 
     /// The slots at which a moved value is not in memory: a span less the time of its copies.
@@ -251,11 +271,6 @@ impl<'a> Spans<'a> {
         from + left as u32..from + right.max(left) as u32
     }
 
-    /// Whether an output of slot `k` can take over the storage of a value that leaves before slot `from`.
-    fn shares(&self, v: u32, from: u32, k: u32) -> bool {
-        self.margin == 0.0 && from == k + 1 && self.shared_before(v, from) > 0
-    }
-
     /// Time out of memory for the cost of the copies.
     fn score(&self, span: &Span, cost_power: f64) -> f64 {
         let v = span.value;
@@ -273,7 +288,7 @@ impl<'a> Spans<'a> {
     }
 
     /// Moves a span to the store that has the least to do; returns the work.
-    fn take(&mut self, at: usize) -> f64 {
+    fn take(&mut self, at: usize, peaks: &mut Peaks) -> f64 {
         let span = self.list[at];
         let v = span.value;
         let stores: Vec<u32> = self.moving.stores_of(v).filter(|&s| self.has_space(&span, s)).collect();
@@ -299,27 +314,29 @@ impl<'a> Spans<'a> {
         self.load[store.back.channel.index()] += self.moving.back_cost(v, s);
         self.store[at] = s;
         let bytes = self.moving.flat.bytes[v as usize];
+        let mut work = 8.0;
         for (from, to) in self.stored_over(&span) {
             if let Some(filled) = self.filled[s as usize].get_mut(from as usize..to as usize) {
                 filled.iter_mut().for_each(|filled| *filled += bytes);
+                work += f64::from(to - from);
             }
         }
-        self.add(bytes, v, span.from, span.to, -1);
-        if let What::State(from) = span.what
-            && from != NONE
-        {
-            let carrier = self.moving.carried_by[v as usize];
-            self.add(bytes, carrier, from, self.sequence.len() as u32, -1);
+        for (v, from, to) in self.stretches(&span) {
+            let away = self.away(v, from, to);
+            peaks.add(away.start as usize..away.end as usize, -bytes);
+            if from > 0 && self.margin == 0.0 {
+                peaks.add(from as usize - 1..from as usize, -self.shared_before(v, from));
+            }
         }
-        f64::from(span.to - span.from) + 8.0
+        work
     }
 
-    /// Adds the bytes of a span to the memory of its slots, or takes them off.
-    fn add(&mut self, bytes: i64, v: u32, from: u32, to: u32, sign: i64) {
+    /// Adds the bytes of a kept span to the memory of its slots.
+    fn add(&mut self, bytes: i64, v: u32, from: u32, to: u32) {
         let away = self.away(v, from, to);
-        self.memory[away.start as usize..away.end as usize].iter_mut().for_each(|used| *used += sign * bytes);
+        self.memory[away.start as usize..away.end as usize].iter_mut().for_each(|used| *used += bytes);
         if from > 0 && self.margin == 0.0 {
-            self.memory[from as usize - 1] += sign * self.shared_before(v, from);
+            self.memory[from as usize - 1] += self.shared_before(v, from);
         }
     }
 
@@ -339,7 +356,7 @@ impl<'a> Spans<'a> {
             let away = self.away(value, from, to);
             let slots = &self.memory[away.start as usize..away.end as usize];
             if fits_before && slots.iter().all(|used| used + bytes <= self.budget) {
-                self.add(bytes, value, from, to, 1);
+                self.add(bytes, value, from, to);
                 self.store[at] = NONE;
                 n_kept += 1;
             }

@@ -86,8 +86,47 @@ fn resting(moving: &Moving, sequence: &[u32]) -> (Vec<(u32, u32)>, Vec<u32>) {
     (stored, rests_in)
 }
 
-/// The sequence with the copies that inputs need because what carries them rests in a store.
+/// The sequence as it can be carried out, where that differs: what is read after it went to rest is copied in instead, and
+/// inputs are copied in because what carries them rests in a store.
 pub(super) fn complete(moving: &Moving, sequence: &[u32]) -> Option<Vec<u32>> {
+    let without_false_rests = copies_for_false_rests(moving, sequence);
+    let sequence = without_false_rests.as_deref().unwrap_or(sequence);
+    copies_for_carriers(moving, sequence).or(without_false_rests)
+}
+
+/// The sequence with a copy in wherever a node `rest` is followed by a read: such a node makes nothing that can be read.
+fn copies_for_false_rests(moving: &Moving, sequence: &[u32]) -> Option<Vec<u32>> {
+    let is_rest = |&&n: &&u32| matches!(moving.kind(n), Kind::Rest(_));
+    let n_last = sequence.iter().rev().take_while(is_rest).count();
+    if !sequence[..sequence.len() - n_last].iter().any(|n| is_rest(&n)) {
+        return None;
+    }
+    let first = first_uses(moving, sequence);
+    let mut is_read_next = vec![false; moving.n_values];
+    let mut changed = sequence.to_vec();
+    for n in changed.iter_mut().rev() {
+        if let Kind::Rest(w) = moving.kind(*n)
+            && is_read_next[w as usize]
+        {
+            let store = match first[moving.carries[w as usize] as usize] {
+                First::In(s) => s,
+                First::None | First::Read(_) => usual_store(moving, w),
+            };
+            *n = moving.in_node(w, store).unwrap_or(*n);
+        }
+        let own = |v: &&u32| (**v as usize) < moving.n_values;
+        for &v in moving.flat.outputs.get(*n as usize).iter().filter(own) {
+            is_read_next[v as usize] = false;
+        }
+        for &v in moving.flat.inputs.get(*n as usize).iter().filter(own) {
+            is_read_next[v as usize] = true;
+        }
+    }
+    Some(changed)
+}
+
+/// The sequence with the copies that inputs need because what carries them rests in a store.
+fn copies_for_carriers(moving: &Moving, sequence: &[u32]) -> Option<Vec<u32>> {
     let first = first_uses(moving, sequence);
     let mut added: Vec<(u32, u32)> = Vec::new();
     for &n in sequence {

@@ -7,8 +7,11 @@
 //! are timed exactly (polish.rs), in two streams that exchange their best plans between epochs.
 
 mod polish;
+#[cfg(test)]
+mod timetable_test;
 
-use crate::answer::{not_reached, outcome_moving};
+use crate::answer::{meets, not_reached, outcome_moving};
+use crate::bounds::moving::{QUICK_WORK, cost_bound};
 use crate::outcome::Outcome;
 use crate::planners::best::keep_set;
 use crate::planners::best::news::News;
@@ -34,6 +37,7 @@ const SHARE_OF_SWAP: f64 = 0.05;
 const SHARE_OF_WIDTHS: f64 = 0.3;
 const SHARE_OF_ONE: f64 = 0.1;
 const SHARE_OF_RECOMPUTING: f64 = 0.12;
+const SHARE_OF_BOUND: f64 = 0.04;
 /// The same where no channel overlaps.
 const SHARE_OF_RECOMPUTING_ALONE: f64 = 0.45;
 const SHARE_OF_ANNEALING: f64 = 0.7;
@@ -59,10 +63,29 @@ struct Plans<'a> {
     /// The lead of the best plan.
     lead: f64,
     best: Option<Moved>,
+    /// No plan within the budget costs less.
+    bound: f64,
     lowest: i64,
 }
 
 impl Plans<'_> {
+    fn is_optimal(&self) -> bool {
+        self.best.as_ref().is_some_and(|best| meets(best.timetable.cost, self.bound))
+    }
+
+    /// Raises the bound by cuts with channels, which may prove that the best plan is optimal.
+    fn raise_bound(&mut self, news: &News, limits: &mut Limits) {
+        let Some(best) = &self.best else { return };
+        let (problem, budget, cost) = (self.moving.problem, self.budget, best.timetable.cost);
+        let is_short = SHARE_OF_BOUND * limits.expected_work() < QUICK_WORK;
+        let mut part = if is_short { Limits::of_work(QUICK_WORK) } else { limits.part(SHARE_OF_BOUND) };
+        self.bound = self.bound.max(cost_bound(problem, budget, cost, &mut part));
+        if !is_short {
+            limits.absorb(&part);
+        }
+        news.bound(self.bound);
+    }
+
     /// Times a sequence with copies; its cost, infinite if it is not within the budget.
     fn time(&mut self, sequence: &[u32], limits: &mut Limits) -> f64 {
         let mut cost = f64::INFINITY;
@@ -76,7 +99,7 @@ impl Plans<'_> {
             }
             cost = cost.min(timetable.cost);
             let is_better = self.best.as_ref().is_none_or(|best| timetable.cost < best.timetable.cost);
-            if is_better && timetable.is_valid(self.moving.problem) {
+            if is_better {
                 self.best = Some(Moved { sequence: sequence.to_vec(), timetable });
                 self.lead = lead;
             }
@@ -208,7 +231,14 @@ impl Plans<'_> {
         let mut streams: Vec<Polish> = (0..N_STREAMS as u64)
             .map(|i| {
                 let lead = self.lead * self.base_cost;
-                Polish::new(self.moving, flat, self.budget, start.clone(), lead, seed.wrapping_mul(2) + i)
+                Polish::new(
+                    self.moving,
+                    flat,
+                    (self.budget, self.bound),
+                    start.clone(),
+                    lead,
+                    seed.wrapping_mul(2) + i,
+                )
             })
             .collect();
         for epoch in 0..N_EPOCHS {
@@ -230,7 +260,7 @@ impl Plans<'_> {
             if self.best.as_ref().is_none_or(|known| best.timetable.cost < known.timetable.cost) {
                 self.best = Some(best.clone());
             }
-            if !limits.spend(0.0) || best.timetable.cost <= self.base_cost * (1.0 + 1e-12) {
+            if !limits.spend(0.0) || meets(best.timetable.cost, self.bound) {
                 return;
             }
             streams.iter_mut().for_each(|stream| stream.restart(best.clone()));
@@ -246,32 +276,41 @@ pub(crate) fn race(problem: &Problem, request: &Request) -> Outcome {
     limits.reserve(2 * begin.elapsed());
     let base_cost = problem.base_cost();
     let news = News::new(request, begin, base_cost);
-    let mut plans =
-        Plans { moving: &moving, budget, base_cost, lead: LEADS[0], best: None, lowest: i64::MAX };
+    let mut plans = Plans {
+        moving: &moving,
+        budget,
+        base_cost,
+        lead: LEADS[0],
+        best: None,
+        bound: base_cost,
+        lowest: i64::MAX,
+    };
     match limits.within(SHARE_OF_SWAP, |part| swap::greedy(&moving, budget, part)) {
         Ok(moved) => plans.best = Some(moved),
         Err(peak) => plans.lowest = peak,
     }
-    let is_least = |plans: &Plans| {
-        plans.best.as_ref().is_some_and(|best| best.timetable.cost <= base_cost * (1.0 + 1e-12))
-    };
     let adds_up = problem.channels.iter().all(|channel| !channel.overlaps);
-    if !is_least(&plans) {
+    if !plans.is_optimal() {
         limits.within(SHARE_OF_WIDTHS, |part| plans.widths(problem, part));
     }
-    if !is_least(&plans) {
+    if !plans.is_optimal() {
         let share = if adds_up { SHARE_OF_RECOMPUTING_ALONE } else { SHARE_OF_RECOMPUTING };
         plans.recompute(problem, request, share, &mut limits);
     }
-    if !is_least(&plans) && adds_up {
+    if !plans.is_optimal() {
+        plans.raise_bound(&news, &mut limits);
+    }
+    if !plans.is_optimal() && adds_up {
         plans.anneal(&news, request.seed, &mut limits);
     }
-    if !is_least(&plans) {
+    if !plans.is_optimal() {
         plans.polish(&news, request.seed, &mut limits);
     }
-    let Plans { best, lowest, .. } = plans;
+    let Plans { best, bound, lowest, .. } = plans;
     match best {
-        Some(moved) => outcome_moving(problem, request, "best", moved.timetable, limits.reason(), base_cost),
+        Some(moved) => {
+            outcome_moving(problem, request, "best", moved.timetable, limits.reason(), Some(bound))
+        }
         None => not_reached(problem, request, lowest),
     }
 }

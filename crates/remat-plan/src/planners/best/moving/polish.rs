@@ -4,6 +4,7 @@
 //! timed by a whole timetable, and accepted if that is not longer, or longer by little at a falling temperature. Most
 //! changes begin where the program waits: the copies in shortly before a wait are what could be made again instead.
 
+use crate::answer::meets;
 use crate::planners::best::moves::{Kind as Move, Moves};
 use crate::planners::swap::Moved;
 use crate::schedule::flat::Flat;
@@ -27,6 +28,8 @@ pub(crate) struct Polish<'a> {
     moving: &'a Moving<'a>,
     budget: i64,
     base_cost: f64,
+    /// No plan costs less.
+    bound: f64,
     lead: f64,
     random: Random,
     tape: Tape<'a>,
@@ -41,7 +44,7 @@ impl<'a> Polish<'a> {
     pub(crate) fn new(
         moving: &'a Moving<'a>,
         flat: &'a Flat,
-        budget: i64,
+        (budget, bound): (i64, f64),
         start: Moved,
         lead: f64,
         seed: u64,
@@ -51,6 +54,7 @@ impl<'a> Polish<'a> {
             moving,
             budget,
             base_cost: moving.problem.base_cost(),
+            bound,
             lead,
             random: Random::new(seed),
             tape,
@@ -72,7 +76,7 @@ impl<'a> Polish<'a> {
     /// Improves until the limits are reached or the cost is the least possible.
     pub(crate) fn run(&mut self, limits: &mut Limits) {
         let begin = limits.progress();
-        while self.best.timetable.cost > self.base_cost * (1.0 + 1e-12) {
+        while !meets(self.best.timetable.cost, self.bound) {
             if !limits.spend(WORK_PER_PROPOSAL) {
                 return;
             }
@@ -101,8 +105,7 @@ impl<'a> Polish<'a> {
             self.tape.apply(&self.moves.change);
             self.now = Moved { sequence: self.tape.computes(), timetable: table };
             self.slot_of.clear();
-            let is_better = self.now.timetable.cost < self.best.timetable.cost * (1.0 - 1e-12);
-            if is_better && self.now.timetable.is_valid(self.moving.problem) {
+            if self.now.timetable.cost < self.best.timetable.cost * (1.0 - 1e-12) {
                 self.best = self.now.clone();
             }
         }

@@ -8,19 +8,20 @@
 //!   every step until then. It begins no earlier than `lead` before the latest time that makes no reader wait;
 //! - a value that is still in memory when it should be copied in stays there.
 //!
-//! On a channel that does not overlap all copies begin as late as possible. The memory of the plan is within the budget
-//! if that of the sequence is. Time: linear in the sequence and in the steps over which copies in are early.
+//! On a channel that does not overlap all copies begin as late as possible. The steps are valid, the memory of the plan is within the budget
+//! if that of the sequence is, and its time is the one that the simulator finds (or more, where several outputs could take over the
+//! storage of one input). Time: linear in the sequence and in the steps over which copies in are early.
 
 mod places;
+mod sharing;
 mod start;
 
 use super::uses::{End, Leave, Uses, complete};
 use super::{Kind, Moving};
 use crate::ids::{NodeId, StoreId, ValueId};
 use crate::plan::Step;
-use crate::problem::Problem;
 use crate::schedule::flat::NONE;
-use crate::simulate::simulate_with;
+use sharing::Sharing;
 use start::Queue;
 
 /// The steps of a plan and their time.
@@ -33,14 +34,6 @@ pub(crate) struct Timetable {
     pub(crate) peak: i64,
     /// What made the program wait, in order.
     pub(crate) waits: Vec<Wait>,
-}
-
-impl Timetable {
-    /// Whether the simulator can carry the steps out. Planners ask before they prefer a timetable to another one, so that a
-    /// sequence which the rules above do not cover costs a candidate and never the plan.
-    pub(crate) fn is_valid(&self, problem: &Problem) -> bool {
-        simulate_with(problem, &self.stored, &self.steps).is_ok()
-    }
 }
 
 /// A time in which nothing is computed.
@@ -85,8 +78,9 @@ struct Run<'a> {
     next_end: usize,
     next_leave: usize,
     now: f64,
-    /// When the last compute began.
+    /// When the last compute began, and how its outputs take over the storage of its inputs.
     started: f64,
+    sharing: Sharing,
     /// The computing time before each slot.
     before: Vec<f64>,
     /// Memory left at each slot, without holds.
@@ -146,6 +140,7 @@ impl<'a> Run<'a> {
             next_leave: 0,
             now: 0.0,
             started: 0.0,
+            sharing: Sharing::default(),
             before,
             room: uses.memory.iter().map(|&used| budget - used).collect(),
             held: 0,
@@ -256,15 +251,16 @@ impl<'a> Run<'a> {
 
     fn slot(&mut self, i: usize) -> Option<()> {
         let n = self.sequence[i];
-        self.release_ended(i);
         match self.moving.kind(n) {
             Kind::Compute => {
+                self.release_ended(i);
                 self.make_room(i)?;
                 self.start_copies(i);
                 self.compute(i, n)?;
             }
             Kind::In(v, s) => {
                 self.stay_instead(v);
+                self.release_ended(i);
                 let place = self.place(v, s);
                 self.n_back[place] -= 1;
                 if !self.live[v as usize] {
@@ -294,7 +290,8 @@ impl<'a> Run<'a> {
         let mut at = 0;
         while at < self.holds.len() {
             let Hold { value, from } = self.holds[at];
-            if from as usize <= i && self.out_end(value) <= self.now {
+            let bar = if self.would_be_taken_over(value) { self.started } else { self.now };
+            if from as usize <= i && self.out_end(value) <= bar {
                 self.holds.swap_remove(at);
                 self.held -= self.bytes(value);
                 self.free(value);
@@ -308,8 +305,10 @@ impl<'a> Run<'a> {
     fn make_room(&mut self, i: usize) -> Option<()> {
         let outputs = self.moving.flat.outputs.get(self.sequence[i] as usize);
         loop {
-            let is_made_anew =
-                |hold: &Hold| outputs.contains(&hold.value) && !self.is_unread_at(i, hold.value);
+            let is_made_anew = |hold: &Hold| {
+                outputs.contains(&hold.value)
+                    && (!self.is_unread_at(i, hold.value) || self.may_share(i, hold.value))
+            };
             let must = self.held > self.room[i];
             let next = (0..self.holds.len())
                 .filter(|&at| (must && self.holds[at].from as usize <= i) || is_made_anew(&self.holds[at]))
@@ -320,7 +319,7 @@ impl<'a> Run<'a> {
             let Some(at) = next else { return Some(()) };
             let value = self.holds[at].value;
             self.finish_out(value)?;
-            self.wait(self.out_end(value), i, value, true);
+            self.wait_for_hold(i, value);
             self.holds.swap_remove(at);
             self.held -= self.bytes(value);
             self.free(value);
@@ -354,18 +353,26 @@ impl<'a> Run<'a> {
 
     fn compute(&mut self, i: usize, n: u32) -> Option<()> {
         let flat = &self.moving.flat;
-        for &v in flat.inputs.get(n as usize).iter().filter(|&&v| (v as usize) < self.moving.n_values) {
-            self.wait(self.arrival[v as usize], i, v, false);
-        }
-        for &v in flat.consumes.get(n as usize).iter().filter(|&&v| (v as usize) < self.moving.n_values) {
+        let own = |v: &&u32| (**v as usize) < self.moving.n_values;
+        for &v in flat.consumes.get(n as usize).iter().filter(own) {
             self.give_up(v, false);
-            self.wait(self.out_end(v), i, v, true);
         }
         self.keep_storage_apart(i, n)?;
+        for &v in flat.inputs.get(n as usize).iter().filter(own) {
+            self.wait(self.arrival[v as usize], i, v, false);
+        }
+        for &v in flat.consumes.get(n as usize).iter().filter(own) {
+            self.wait(self.out_end(v), i, v, true);
+        }
+        for k in 0..self.sharing.applied.len() {
+            let v = self.sharing.applied[k].0;
+            self.wait(self.out_end(v), i, v, true);
+        }
         self.steps.push(Step::Compute(NodeId(n)));
         self.started = self.now;
         self.now += flat.cost[n as usize];
-        for &v in flat.consumes.get(n as usize).iter().filter(|&&v| (v as usize) < self.moving.n_values) {
+
+        for &v in flat.consumes.get(n as usize).iter().filter(own) {
             self.live[v as usize] = false;
             for s in 0..self.moving.n_stores as u32 {
                 let place = self.place(v, s);
@@ -375,35 +382,9 @@ impl<'a> Run<'a> {
                 }
             }
         }
-        for &v in flat.outputs.get(n as usize).iter().filter(|&&v| (v as usize) < self.moving.n_values) {
+        for &v in flat.outputs.get(n as usize).iter().filter(own) {
             if !std::mem::replace(&mut self.live[v as usize], true) {
                 self.arrival[v as usize] = 0.0;
-            }
-        }
-        Some(())
-    }
-
-    /// An output that takes over the storage of an input needs the input's copies out to have ended before the compute.
-    /// Where there is memory for both, the input is held instead.
-    fn keep_storage_apart(&mut self, i: usize, n: u32) -> Option<()> {
-        let flat = &self.moving.flat;
-        let mut room = self.room[i] - self.held;
-        let mut next_room = self.room.get(i + 1).map_or(i64::MAX, |room| room - self.held);
-        for pair in flat.reuse.get(n as usize).chunks_exact(2) {
-            let (input, output) = (pair[0], pair[1]);
-            let ends_here = self.ends[self.next_end..]
-                .iter()
-                .take_while(|end| end.slot as usize <= i + 1)
-                .any(|end| end.value == input);
-            if !ends_here || self.out_end(input) <= self.now {
-                continue;
-            }
-            if room >= self.bytes(output) && next_room >= self.bytes(input) {
-                room -= self.bytes(output);
-                next_room -= self.bytes(input);
-            } else {
-                self.finish_out(input)?;
-                self.wait(self.out_end(input), i, input, true);
             }
         }
         Some(())
@@ -436,11 +417,8 @@ impl<'a> Run<'a> {
                 // Whatever copy out was still to come is not needed.
                 self.give_up(v, true);
             }
-            let shares = slot > 0 && {
-                let pairs = self.moving.flat.reuse.get(self.sequence[slot - 1] as usize);
-                pairs.chunks_exact(2).any(|pair| pair[0] == v)
-            };
             // A free directly after the compute lets an output take over the storage, for which the copy must have ended.
+            let shares = self.would_be_taken_over(v);
             let bar = if shares { self.started } else { self.now };
             if self.out_end(v) <= bar { self.free(v) } else { late.push((v, shares)) }
         }
@@ -450,8 +428,10 @@ impl<'a> Run<'a> {
                 let channel = self.moving.problem.stores[store].out.channel.index();
                 if !self.overlaps(channel) {
                     self.finish_out(v)?;
-                    self.free(v);
-                    continue;
+                    if self.out_end(v) <= self.now {
+                        self.free(v);
+                        continue;
+                    }
                 }
             }
             self.held += self.bytes(v);

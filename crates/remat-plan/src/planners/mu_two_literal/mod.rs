@@ -1,4 +1,4 @@
-//! The policy of μ-TWO as the paper prints it (recompute branch), kept as a baseline.
+//! The policy of μ-TWO as the paper prints it, kept as a baseline; with stores swaps.rs has the other branch.
 //!
 //! Activations (values made in forward and read later) are dropped in order of bytes / total recompute time until the
 //! paper's own simulator says that the budget is met. That simulator charges a recompute only for the value itself,
@@ -6,6 +6,8 @@
 //! paper's two procedures, which disagree with each other. The schedule is executable and its true peak is
 //! reported: where that exceeds the budget the answer is infeasible, with what the paper believed.
 //! Time: O(activations * n). Source and defects: docs/planners/mu-two-literal.md.
+
+mod swaps;
 
 use crate::answer::outcome;
 use crate::outcome::{Outcome, StopReason, Why};
@@ -18,8 +20,11 @@ use crate::units::Bytes;
 use std::collections::BTreeSet;
 
 pub(crate) fn plan(problem: &Problem, request: &Request) -> Outcome {
-    let flat = Flat::new(problem);
     let is_forward: Vec<bool> = problem.nodes.iter().map(|node| node.phase == Phase::Forward).collect();
+    if !problem.stores.is_empty() {
+        return swaps::plan(problem, request, &is_forward);
+    }
+    let flat = Flat::new(problem);
     let budget = request.budget.0.min(i64::MAX as u64) as i64;
     let (dropped, believed) = policy(&flat, &is_forward, budget);
 
