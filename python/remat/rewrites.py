@@ -5,11 +5,14 @@
 - Batch norm in training returns the new running statistics too. A second run uses the form without statistics,
   which computes the same result and does not read the buffers that AOTAutograd has overwritten by then. Its backward
   is given the statistics and does not use them, so it is not given them here: they would be kept for nothing.
+- Autograd copies a gradient that has another layout than its parameter when backward has ended and everything is alive. So
+  it is copied here, where the plan sees it and can free the first one.
 """
 
 from __future__ import annotations
 
 import operator
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -56,6 +59,39 @@ def drop_running_statistics(module: fx.GraphModule) -> None:
         gradient, x, weight, _mean, _variance, save_mean, save_inverse, train, *rest = node.args
         if train is True:
             node.args = (gradient, x, weight, None, None, save_mean, save_inverse, train, *rest)
+
+
+def match_layouts(module: fx.GraphModule, n_forward_outputs: int, parameters: Iterable[int]) -> None:
+    """Has the gradients of the inputs at these places returned in the layouts of the inputs."""
+    graph = module.graph
+    output = next(iter(graph.find_nodes(op="output")))
+    results = list(output.args[0])
+    primals = [node for node in graph.find_nodes(op="placeholder") if "tangents" not in str(node.target)]
+    for place in parameters:
+        end = n_forward_outputs + place
+        gradient = results[end] if end < len(results) else None
+        if not isinstance(gradient, fx.Node):
+            continue
+        layout = _other_layout(primals[place], gradient)
+        if layout is not None:
+            value = gradient.meta["val"].clone(memory_format=layout)
+            with graph.inserting_before(output):
+                copy = _insert(graph, gradient, "in_layout", aten.clone.default, (gradient,), value)
+            copy.kwargs = {"memory_format": layout}
+            results[end] = copy
+    output.args = (type(output.args[0])(results), *output.args[1:])
+
+
+def _other_layout(primal: fx.Node, gradient: fx.Node) -> torch.memory_format | None:
+    """The layout of an input, where it is a usual one and its gradient has another."""
+    wanted, given = primal.meta.get("val"), gradient.meta.get("val")
+    if not isinstance(wanted, torch.Tensor) or not isinstance(given, torch.Tensor) or wanted.shape != given.shape:
+        return None
+    strides = zip(wanted.shape, wanted.stride(), given.stride(), strict=True)
+    if all(size == 1 or own == other for size, own, other in strides):
+        return None
+    layouts = (torch.contiguous_format, *{4: (torch.channels_last,), 5: (torch.channels_last_3d,)}.get(wanted.dim(), ()))
+    return next((layout for layout in layouts if wanted.is_contiguous(memory_format=layout)), None)
 
 
 def _insert(graph: fx.Graph, node: fx.Node, name: str, target: Any, args: tuple[Any, ...], value: Any) -> fx.Node:

@@ -96,3 +96,27 @@ def test_interpolation_is_not_taken_apart(mode: str) -> None:
     torch.manual_seed(0)
     for cell in cells(lambda: (Enlarged(), (torch.randn(2, 3, 8, 8),)), INSIDE, "mse"):
         assert (cell.verdict, cell.bits) == (HOLDS, "eager"), cell
+
+
+def test_gradients_in_another_layout_than_their_parameter_are_in_the_plan() -> None:
+    class Patches(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.bodies = nn.ModuleList(nn.Conv2d(64, 64, 8, stride=8) for _ in range(2))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            # In channels-last layout, as after a permutation, while the weights are not.
+            x = x.contiguous(memory_format=torch.channels_last)
+            return sum(body(x).square().mean() for body in self.bodies)
+
+    torch.manual_seed(0)
+    module, x = Patches(), torch.randn(1, 64, 16, 16)
+    expected = [gradient.clone() for gradient in torch.autograd.grad(module(x), list(module.parameters()))]
+    floor = remat.plan(module, x, effort=0.01).floor
+    remat.compile(module, budget=floor, effort=0.01, strict=True)
+    for _ in range(2):
+        module.zero_grad(set_to_none=True)
+        with measure_peak("cpu") as peak:
+            module(x).backward()
+        assert peak.bytes <= floor
+    assert all(torch.equal(a, p.grad) and p.grad.stride() == p.stride() for a, p in zip(expected, module.parameters(), strict=True))
