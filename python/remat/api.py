@@ -121,8 +121,8 @@ def trace(model: Any, example: Any, options: Options, rewrite: Callable[[fx.Grap
     """Has torch.compile trace the whole step, and stops before anything runs. `rewrite` may change Dynamo's graph first."""
     found: list[Step] = []
 
-    def partition(joint: fx.GraphModule, joint_inputs: Any, *, num_fwd_outputs: int, **_: Any) -> Any:
-        found.append(pipeline.read(joint, num_fwd_outputs, options))
+    def partition(joint: fx.GraphModule, joint_inputs: Any, *, num_fwd_outputs: int, **rest: Any) -> Any:
+        found.append(pipeline.read(joint, num_fwd_outputs, options, rest.get("static_lifetime_input_indices") or ()))
         raise _Traced(found[0])
 
     def nothing_to_plan(module: fx.GraphModule, example_inputs: Any) -> Any:
