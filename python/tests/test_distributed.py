@@ -42,6 +42,8 @@ def _train(rank: int, scenario: str) -> str:
         return _train_with_collectives(rank)
     if scenario == "tight and dynamic":
         return _train_tightly()
+    if scenario == "buckets":
+        return _train_in_buckets()
     if scenario == "offload":
         return _train_offloaded(rank)
     module, batch = make("mlp")
@@ -141,6 +143,29 @@ def _train_tightly() -> str:
     floor = remat.plan(module, (x, target), effort=0.01).floor
     remat.compile(module, budget=int(1.02 * floor), dynamic=True, effort=0.01)(x, target).backward()
     return f"{remat.regions()[-1].plan_hash} {_digest(module)}"
+
+
+def _train_in_buckets() -> str:
+    """Several buckets, and Dynamo's default, which cuts at them: one part where the model was compiled before, an error otherwise."""
+    import remat
+    from torch.nn.parallel import DistributedDataParallel
+    from zoo import make
+
+    assert torch._dynamo.config.optimize_ddp
+    module, batch = make("mlp")
+    model = DistributedDataParallel(remat.compile(module, budget="80%", effort=0.01), bucket_cap_mb=0.02)
+    for _ in range(2):
+        module.zero_grad(set_to_none=True)
+        model(*batch).backward()
+    assert len(module._compiled_call_impl.session.runners) == 1, "the model was cut"
+    # The first bucket is of 1 MiB, and Dynamo wants the others to be no smaller.
+    wrapped = DistributedDataParallel(_Block(512), bucket_cap_mb=1)
+    try:
+        torch.compile(wrapped, backend="remat", options={"budget": "80%", "effort": 0.01})(torch.randn(4, 512))
+    except remat.RematError as error:
+        assert "compile the model before wrapping it" in str(error), error
+        return f"told {_digest(module)}"
+    return "cut in silence"
 
 
 def _train_offloaded(rank: int) -> str:
@@ -298,3 +323,8 @@ def test_a_budget_too_small_for_a_bucket_is_refused_for_all_and_the_shape_is_pla
 def test_ranks_that_move_values_to_host_memory_keep_bits_and_budget(tmp_path: Path) -> None:
     results, _ = _run(2, tmp_path, "offload")
     assert len(set(results)) == 1 and " " in results[0] and "Error" not in results[0], results
+
+
+def test_buckets_do_not_cut_a_model_and_one_that_is_cut_is_told(tmp_path: Path) -> None:
+    results, _ = _run(2, tmp_path, "buckets")
+    assert len(set(results)) == 1 and results[0].startswith("told "), results
