@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import functools
+import weakref
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -22,6 +25,10 @@ from .planner import book_of, find, proven_floor
 from .problem import Step
 from .target_kernels import give_losses_gradients
 from .training_plan import TrainingPlan
+
+# Per module and kind of options, and traces of each kind: other shapes, another mode.
+TRACES_KEPT = 4
+_TRACERS: weakref.WeakKeyDictionary[torch.nn.Module, dict[Options, _Tracer]] = weakref.WeakKeyDictionary()
 
 
 def compile(  # noqa: A001 (the name that users of torch.compile look for)
@@ -118,12 +125,61 @@ class _Traced(Exception):  # noqa: N818 (not an error: it carries the result out
 
 
 def trace(model: Any, example: Any, options: Options, rewrite: Callable[[fx.GraphModule], Any] | None = None) -> Step:
-    """Has torch.compile trace the whole step, and stops before anything runs. `rewrite` may change Dynamo's graph first."""
-    found: list[Step] = []
+    """Has torch.compile trace the whole step, and stops before anything runs. `rewrite` may change Dynamo's graph first.
 
-    def partition(joint: fx.GraphModule, joint_inputs: Any, *, num_fwd_outputs: int, **_: Any) -> Any:
-        found.append(pipeline.read(joint, num_fwd_outputs, options))
-        raise _Traced(found[0])
+    A module that is traced again with the same kind of example, in the same state, gets the step of the first time.
+    """
+    torch_compat.ignore_repeated_warnings()
+    torch_compat.allow_recurrent_layers(model)
+    is_kept = rewrite is None and isinstance(model, torch.nn.Module) and bool(isolation())
+    return (_tracer_of(model, options) if is_kept else _Tracer(options, rewrite)).step(model, example)
+
+
+class _Tracer:
+    """The steps that were traced with the same options. Which of them a call means is known to Dynamo, by its guards."""
+
+    def __init__(self, options: Options, rewrite: Callable[[fx.GraphModule], Any] | None = None) -> None:
+        self.steps: list[Step] = []
+        self.run = torch.compile(_call_module, backend=_stop_at(weakref.ref(self), options, rewrite), fullgraph=True, dynamic=False, **isolation())
+
+    def step(self, model: Any, example: Any) -> Step:
+        """The step of a model."""
+        n_steps = len(self.steps)
+        try:
+            with torch_compat.no_recompile_limit(), torch_compat.no_missing_gradients():
+                call(functools.partial(self.run, model), example)
+        except _Traced as traced:
+            return traced.step
+        except Exception:
+            # Without a cache of its own the exception that stops the trace arrives wrapped by torch.compile.
+            if len(self.steps) == n_steps:
+                raise
+            return self.steps[-1]
+        raise RematError("torch.compile traced nothing of the model; is it a function of tensors?")
+
+
+def _tracer_of(model: torch.nn.Module, options: Options) -> _Tracer:
+    # Stores are offered where there is a budget; which one it is changes nothing of the problem.
+    is_offered = options.offload is not None and options.budget is not None
+    kind = dataclasses.replace(options, budget=0 if is_offered else None)
+    tracers = _TRACERS.setdefault(model, {})
+    if kind not in tracers or len(tracers[kind].steps) >= TRACES_KEPT:
+        if len(tracers) >= TRACES_KEPT:
+            tracers.clear()
+        tracers[kind] = _Tracer(kind)
+    return tracers[kind]
+
+
+def _call_module(model: Any, /, *args: Any, **kwargs: Any) -> Any:
+    # Not the module itself: it may be compiled in place, for another budget.
+    return model._call_impl(*args, **kwargs) if isinstance(model, torch.nn.Module) else model(*args, **kwargs)
+
+
+def _stop_at(tracer: weakref.ref[_Tracer], options: Options, rewrite: Callable[[fx.GraphModule], Any] | None) -> Callable[..., Any]:
+    """A backend whose functions raise `_Traced`. Dynamo holds it as long as the process lives, and so it holds no step."""
+
+    def partition(joint: fx.GraphModule, joint_inputs: Any, *, num_fwd_outputs: int, **rest: Any) -> Any:
+        raise _Traced(pipeline.read(joint, num_fwd_outputs, options, rest.get("static_lifetime_input_indices") or ()))
 
     def nothing_to_plan(module: fx.GraphModule, example_inputs: Any) -> Any:
         error = RematError("the model has no gradients here: call it in training mode, with parameters that require them")
@@ -138,24 +194,28 @@ def trace(model: Any, example: Any, options: Options, rewrite: Callable[[fx.Grap
             fw_compiler=nothing_to_plan, inference_compiler=nothing_to_plan, partition_fn=partition
         )
         interpolations = contextlib.nullcontext() if options.compiler == "inductor" else torch_compat.whole_interpolations()
-        with torch_compat.no_autograd_cache(), torch_compat.unrolled_layers(), interpolations:
-            return aot(module, example_inputs)
+        try:
+            with torch_compat.no_autograd_cache(), torch_compat.unrolled_layers(), interpolations:
+                return aot(module, example_inputs)
+        except _Traced as traced:
+            return found(traced.step)
 
-    torch_compat.ignore_repeated_warnings()
-    torch_compat.allow_recurrent_layers(model)
-    # Not the module itself: it may be compiled in place, for another budget.
-    function = model._call_impl if isinstance(model, torch.nn.Module) else model
-    traced = torch.compile(function, backend=stop, fullgraph=True, dynamic=False, **isolation())
-    try:
-        with torch_compat.no_recompile_limit(), torch_compat.no_missing_gradients():
-            call(traced, example)
-    except Exception:
-        # The exception that stops the trace arrives wrapped by torch.compile.
-        if not found:
-            raise
-    if not found:
-        raise RematError("torch.compile traced nothing of the model; is it a function of tensors?")
-    return found[0]
+    def found(step: Step) -> Callable[..., Any]:
+        owner = tracer()
+        assert owner is not None
+        owner.steps.append(step)
+        if not isolation():
+            raise _Traced(step)
+        held = weakref.ref(step)
+
+        def answer(*_: Any) -> Any:
+            known = held()
+            assert known is not None
+            raise _Traced(known)
+
+        return answer
+
+    return stop
 
 
 def _parameters(model: Any) -> list[torch.nn.Parameter]:

@@ -9,6 +9,7 @@ import dataclasses
 import hashlib
 import json
 from collections import Counter
+from collections.abc import Iterable
 from typing import Any
 
 from torch import fx
@@ -23,14 +24,15 @@ from .options import Options
 from .planner import Planned, book_of, find
 from .problem import Outside, Step
 from .reports import RegionReport, record
-from .rewrites import drop_running_statistics, split_dropout
+from .rewrites import drop_running_statistics, match_layouts, split_dropout
 from .shapes import Shapes
 from .stores import Moving, moved_by, offered
 
-def read(joint: fx.GraphModule, n_forward_outputs: int, options: Options) -> Step:
-    """The planning problem of a joint graph."""
+def read(joint: fx.GraphModule, n_forward_outputs: int, options: Options, parameters: Iterable[int] = ()) -> Step:
+    """The planning problem of a joint graph; `parameters` are the places of the inputs that live longer than a step."""
     if options.compiler == "eager":
         split_dropout(joint)
+        match_layouts(joint, n_forward_outputs, parameters)
     else:
         inductor.prepare(joint)
     drop_running_statistics(joint)

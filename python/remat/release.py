@@ -23,6 +23,7 @@ from torch import fx
 from . import torch_compat
 from .capture import Region, nested_nodes
 from .errors import RematError
+from .rewrites import has_layout_of
 
 
 class Receiver:
@@ -144,7 +145,7 @@ def _accumulate(leaf: torch.Tensor, gradient: torch.Tensor) -> None:
     """What autograd does with a gradient that has arrived; one in another layout is copied into that of its parameter."""
     if leaf.grad is not None:
         leaf.grad.add_(gradient)
-    elif gradient.stride() == leaf.stride():
+    elif has_layout_of(gradient, leaf):
         leaf.grad = gradient
     else:
         leaf.grad = torch.empty_like(leaf, requires_grad=False).copy_(gradient)

@@ -5,15 +5,20 @@
 - Batch norm in training returns the new running statistics too. A second run uses the form without statistics,
   which computes the same result and does not read the buffers that AOTAutograd has overwritten by then. Its backward
   is given the statistics and does not use them, so it is not given them here: they would be kept for nothing.
+- Autograd copies a gradient that has another layout than its parameter when backward has ended and all gradients are
+  alive. So it is copied here, where the plan counts the copy and frees the first one.
 """
 
 from __future__ import annotations
 
 import operator
+from collections.abc import Iterable
 from typing import Any
 
 import torch
 from torch import fx
+
+from . import torch_compat
 
 aten = torch.ops.aten
 
@@ -56,6 +61,62 @@ def drop_running_statistics(module: fx.GraphModule) -> None:
         gradient, x, weight, _mean, _variance, save_mean, save_inverse, train, *rest = node.args
         if train is True:
             node.args = (gradient, x, weight, None, None, save_mean, save_inverse, train, *rest)
+
+
+def match_layouts(module: fx.GraphModule, n_forward_outputs: int, parameters: Iterable[int]) -> None:
+    """Has the gradients of the inputs at these places returned in the layouts that autograd wants for them."""
+    graph = module.graph
+    output = next(iter(graph.find_nodes(op="output")))
+    results = list(output.args[0])
+    primals = [node for node in graph.find_nodes(op="placeholder") if not torch_compat.is_tangent(node)]
+    for place in parameters:
+        end = n_forward_outputs + place
+        gradient = results[end] if end < len(results) else None
+        if not isinstance(gradient, fx.Node):
+            continue
+        order = _order_to_copy(primals[place].meta.get("val"), gradient.meta.get("val"))
+        if order is not None:
+            # At once, so that the gradient is free from there on. One that was given to backward must stay among the inputs.
+            with graph.inserting_before(gradient.next if gradient.op == "call_function" else output):
+                results[end] = _copied(graph, gradient, order)
+    output.args = (type(output.args[0])(results), *output.args[1:])
+
+
+def has_layout_of(gradient: torch.Tensor, parameter: torch.Tensor) -> bool:
+    """Whether the elements are as far apart as those of the parameter; nobody steps along a dimension of size 1."""
+    strides = zip(parameter.shape, parameter.stride(), gradient.stride(), strict=True)
+    return all(size == 1 or own == other for size, own, other in strides)
+
+
+def _order_to_copy(parameter: Any, gradient: Any) -> list[int] | None:
+    """The dimensions of a gradient from the outermost to the innermost in the layout that it must be copied to.
+
+    Autograd wants the layout of the parameter where that has no gaps, and otherwise a contiguous one. `None`: no copy is needed,
+    the gradient is sparse, or the sizes are symbols, which parameters do not have.
+    """
+    if any(not isinstance(tensor, torch.Tensor) or tensor.layout is not torch.strided for tensor in (parameter, gradient)):
+        return None
+    numbers = (*parameter.shape, *parameter.stride(), *gradient.shape, *gradient.stride())
+    if any(type(number) is not int for number in numbers) or parameter.shape != gradient.shape:
+        return None
+    order = sorted(range(parameter.dim()), key=parameter.stride, reverse=True)
+    if parameter.permute(order).is_contiguous():
+        return None if has_layout_of(gradient, parameter) else order
+    return None if gradient.is_contiguous() else list(range(gradient.dim()))
+
+
+def _copied(graph: fx.Graph, node: fx.Node, order: list[int]) -> fx.Node:
+    """Inserts a copy whose dimensions are in memory in the given order."""
+    is_moved = order != sorted(order)
+    if is_moved:
+        node = _insert(graph, node, "outer_first", aten.permute.default, (node, order), node.meta["val"].permute(order))
+    value = node.meta["val"].clone(memory_format=torch.contiguous_format)
+    node = _insert(graph, node, "in_layout", aten.clone.default, (node,), value)
+    node.kwargs = {"memory_format": torch.contiguous_format}
+    if is_moved:
+        back = sorted(range(len(order)), key=order.__getitem__)
+        node = _insert(graph, node, "own_order", aten.permute.default, (node, back), value.permute(back))
+    return node
 
 
 def _insert(graph: fx.Graph, node: fx.Node, name: str, target: Any, args: tuple[Any, ...], value: Any) -> fx.Node:

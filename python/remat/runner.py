@@ -60,7 +60,8 @@ class Runner:
         # Places of the inputs that live longer than a step, as torch's partitioner wants to know.
         self.lasting_inputs = lasting_inputs
         self.options = options
-        self.step = pipeline.read(joint, n_forward_outputs, options)
+        # AOTAutograd has noted the layouts of gradients that are subclasses, so those stay as they are.
+        self.step = pipeline.read(joint, n_forward_outputs, options, () if has_subclasses else lasting_inputs or ())
         primals = self.step.region.primals
         sized = [(place, node.meta["val"]) for place, node in enumerate(primals) if _is_symbol(node.meta.get("val"))]
         # Where the caller passes the size of each symbol, and how many integers forward saves.

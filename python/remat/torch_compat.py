@@ -308,8 +308,11 @@ def no_missing_gradients() -> Iterator[None]:
 
 
 def is_split_by_ddp(module: fx.GraphModule) -> bool:
-    """Whether `module` is a piece that Dynamo's DDP optimizer cut out to overlap communication."""
-    return not hasattr(module, "compile_subgraph_reason") and active_ddp() is not None
+    """Whether `module` is a piece that Dynamo's DDP optimizer cut out to overlap communication; it gives its name as the reason."""
+    if active_ddp() is None:
+        return False
+    reason = getattr(module, "compile_subgraph_reason", None)
+    return reason is None or "DDPOptimizer" in str(getattr(reason, "reason", ""))
 
 
 def active_ddp() -> Any:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import subprocess
 import sys
 import warnings
+import weakref
 from pathlib import Path
+from typing import Any
 
 import pytest
 import remat
 import torch
-from remat import _remat, codegen
+from remat import _remat, codegen, pipeline
 from remat.capture import capture
+from remat.options import Options
 from remat.planner import Book, Planned
 from remat.rewrites import apply_mask, draw_mask
 from remat.shapes import bucket_top
@@ -43,6 +47,45 @@ def test_a_plan_describes_itself() -> None:
     broken = json.loads(plan.to_json())
     broken["steps"] = broken["steps"][1:]
     assert problem.check(json.dumps(broken)) != []
+
+
+def test_another_budget_does_not_trace_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    reads: list[Options] = []
+    read = pipeline.read
+
+    def counted(joint: Any, n_forward_outputs: int, options: Options, *rest: Any) -> Any:
+        reads.append(options)
+        return read(joint, n_forward_outputs, options, *rest)
+
+    monkeypatch.setattr(pipeline, "read", counted)
+    module, batch = make("mlp")
+    plans = [remat.plan(module, batch, budget=budget, effort=0.01) for budget in (None, "90%", "80%")]
+    assert len(reads) == 1
+    assert plans[0].predicted_peak > plans[1].predicted_peak > plans[2].predicted_peak
+    # What changes the step is traced: the mode, the shape of the batch, options, what is trained.
+    module.eval()
+    remat.plan(module, batch, effort=0.01)
+    module.train()
+    remat.plan(module, batch, effort=0.01)
+    assert len(reads) == 2
+    small = remat.plan(module, tuple(tensor[:3] for tensor in batch), effort=0.01)
+    assert len(reads) == 3 and small.keep_all_peak < plans[0].keep_all_peak
+    assert remat.plan(module, batch, reserved=2**20, effort=0.01).keep_all_peak == plans[0].keep_all_peak + 2**20
+    for parameter in list(module.parameters())[:-1]:
+        parameter.requires_grad_(False)
+    assert len(reads) == 4 and remat.plan(module, batch, effort=0.01).floor < plans[0].floor
+    assert len(reads) == 5
+
+
+def test_traces_die_with_their_model_and_are_few() -> None:
+    module, batch = make("mlp")
+    steps = [weakref.ref(remat.plan(module, tuple(t[:n] for t in batch), effort=0.01).step) for n in range(2, 8)]
+    gc.collect()
+    assert sum(step() is not None for step in steps) <= 4
+    alive = weakref.ref(module)
+    del module
+    gc.collect()
+    assert alive() is None and all(step() is None for step in steps)
 
 
 def test_the_largest_batch_is_the_largest() -> None:

@@ -42,6 +42,10 @@ def _train(rank: int, scenario: str) -> str:
         return _train_with_collectives(rank)
     if scenario == "tight and dynamic":
         return _train_tightly()
+    if scenario == "buckets":
+        return _train_in_buckets()
+    if scenario == "offload":
+        return _train_offloaded(rank)
     module, batch = make("mlp")
     if scenario == "other model" and rank == 1:
         module.model.append(torch.nn.Identity()).append(torch.nn.Tanh())
@@ -139,6 +143,62 @@ def _train_tightly() -> str:
     floor = remat.plan(module, (x, target), effort=0.01).floor
     remat.compile(module, budget=int(1.02 * floor), dynamic=True, effort=0.01)(x, target).backward()
     return f"{remat.regions()[-1].plan_hash} {_digest(module)}"
+
+
+def _train_in_buckets() -> str:
+    """Several buckets, and Dynamo's default, which cuts at them: one part where the model was compiled before, an error otherwise."""
+    import remat
+    from torch.nn.parallel import DistributedDataParallel
+    from zoo import make
+
+    assert torch._dynamo.config.optimize_ddp
+    module, batch = make("mlp")
+    model = DistributedDataParallel(remat.compile(module, budget="80%", effort=0.01), bucket_cap_mb=0.02)
+    for _ in range(2):
+        module.zero_grad(set_to_none=True)
+        model(*batch).backward()
+    assert len(module._compiled_call_impl.session.runners) == 1, "the model was cut"
+    # The first bucket is of 1 MiB, and Dynamo wants the others to be no smaller.
+    wrapped = DistributedDataParallel(_Block(512), bucket_cap_mb=1)
+    try:
+        torch.compile(wrapped, backend="remat", options={"budget": "80%", "effort": 0.01})(torch.randn(4, 512))
+    except remat.RematError as error:
+        assert "compile the model before wrapping it" in str(error), error
+        return f"told {_digest(module)}"
+    return "cut in silence"
+
+
+def _train_offloaded(rank: int) -> str:
+    """DDP whose ranks move values to host memory, each with its own examples: the bits of eager training, within the budget."""
+    import remat
+    from remat.measure import measure_peak
+    from remat.offload import places
+    from torch.nn.parallel import DistributedDataParallel
+    from zoo import make
+
+    digests = []
+    for is_offloaded in (False, True):
+        torch.manual_seed(0)
+        module, (x, target) = make("mlp")
+        # Other examples and dropout masks on every rank.
+        torch.manual_seed(1 + rank)
+        x = torch.randn_like(x)
+        if is_offloaded:
+            budget = int(0.8 * remat.plan(module, (x, target), effort=0.01).keep_all_peak)
+            remat.compile(module, budget=budget, offload="host", offload_speed="2GB/s", planner="swap", effort=0.01, strict=True)
+        model = DistributedDataParallel(module)
+        optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
+        for _ in range(3):
+            optimizer.zero_grad(set_to_none=True)
+            with measure_peak("cpu") as peak:
+                model(x, target).backward()
+            assert not is_offloaded or peak.bytes <= budget, (peak.bytes, budget)
+            optimizer.step()
+        digests.append(hashlib.sha256(b"".join(p.detach().numpy().tobytes() for p in module.parameters())).hexdigest())
+    assert digests[0] == digests[1], "moving changed the bits"
+    report = remat.regions()[-1]
+    assert report.n_offloaded and sum(len(store.transfers()) for store in places._open.values()), "nothing was moved"
+    return f"{report.plan_hash} {digests[1]}"
 
 
 class _Block(torch.nn.Module):
@@ -258,3 +318,13 @@ def test_a_rank_with_another_shape_and_collectives_stops_all(tmp_path: Path) -> 
 def test_a_budget_too_small_for_a_bucket_is_refused_for_all_and_the_shape_is_planned(tmp_path: Path) -> None:
     results, _ = _run(2, tmp_path, "tight and dynamic")
     assert len(set(results)) == 1 and " " in results[0] and "Error" not in results[0], results
+
+
+def test_ranks_that_move_values_to_host_memory_keep_bits_and_budget(tmp_path: Path) -> None:
+    results, _ = _run(2, tmp_path, "offload")
+    assert len(set(results)) == 1 and " " in results[0] and "Error" not in results[0], results
+
+
+def test_buckets_do_not_cut_a_model_and_one_that_is_cut_is_told(tmp_path: Path) -> None:
+    results, _ = _run(2, tmp_path, "buckets")
+    assert len(set(results)) == 1 and results[0].startswith("told "), results

@@ -75,7 +75,11 @@ class Arriving:
 
 
 class Store(ABC):
-    """A place for values. All copies of one direction run one after the other."""
+    """A place for values. All copies of one direction run one after the other.
+
+    `Stored.out` and `Arriving.copy` have a `wait()`, after which what runs next finds the copy done: on the CPU it blocks, beside
+    streams it has the computing stream wait.
+    """
 
     name: str
 
@@ -87,13 +91,14 @@ class Store(ABC):
     def bring(self, stored: Stored) -> Arriving:
         """Starts a copy into new memory."""
 
-    @abstractmethod
     def arrived(self, arriving: Arriving) -> torch.Tensor:
         """The tensor that was copied into; what runs from here on reads it as it was."""
+        arriving.copy.wait()
+        return arriving.tensor
 
-    @abstractmethod
     def settle(self, stored: Stored, tensor: torch.Tensor) -> None:
-        """Waits until the copy out of a tensor has ended, so that its memory may be freed."""
+        """Waits until the copy out of a tensor has ended, so that its memory may be freed. Until then the argument holds it."""
+        stored.out.wait()
 
     @abstractmethod
     def discard(self, stored: Stored) -> None:
@@ -125,22 +130,13 @@ class ThreadStore(Store):
 
     def bring(self, stored: Stored) -> Arriving:
         """Starts a copy into new memory."""
-        layout, room, space = stored.layout, self._room(stored), self.space
+        layout, room, space = stored.layout, room_of(stored), self.space
         tensor = layout.new()
         storage = tensor.untyped_storage()
         copy = lambda: space.read(room, storage.data_ptr(), layout.n_bytes)  # noqa: E731
         job = self.channels["in"].start(copy, layout.n_bytes, (stored.out,))
         stored.readers = [*(reader for reader in stored.readers if not reader.ended.is_set()), job]
         return Arriving(self, tensor, job)
-
-    def arrived(self, arriving: Arriving) -> torch.Tensor:
-        """The tensor that was copied into."""
-        arriving.copy.wait()
-        return arriving.tensor
-
-    def settle(self, stored: Stored, tensor: torch.Tensor) -> None:
-        """Waits until the copy out of a tensor has ended."""
-        stored.out.wait()
 
     def discard(self, stored: Stored) -> None:
         """Waits for all copies, and gives the room back."""
@@ -156,11 +152,12 @@ class ThreadStore(Store):
         found = [transfer for channel in self.channels.values() for transfer in list(channel.transfers)]
         return sorted(found, key=lambda transfer: transfer.begin)
 
-    @staticmethod
-    def _room(stored: Stored) -> Any:
-        if stored.room is None:
-            raise OffloadError("bug: a value is read from a store that no longer has it; please report it with the model and the budget")
-        return stored.room
+
+def room_of(stored: Stored) -> Any:
+    """What holds the bytes of a value that has not been discarded."""
+    if stored.room is None:
+        raise OffloadError("bug: a value is read from a store that no longer has it; please report it with the model and the budget")
+    return stored.room
 
 
 def wait_for(jobs: Iterable[Job]) -> None:

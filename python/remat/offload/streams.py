@@ -15,10 +15,9 @@ from typing import Any
 
 import torch
 
-from ..errors import OffloadError
 from .channel import Channel, Transfer
 from .space import Space
-from .store import Arriving, Layout, Store, Stored
+from .store import Arriving, Layout, Store, Stored, room_of
 
 
 class Device:
@@ -95,21 +94,12 @@ class StreamStore(Store):
 
     def bring(self, stored: Stored) -> Arriving:
         """Starts a copy into new memory."""
-        room: Pinned = _room(stored)
+        room: Pinned = room_of(stored)
         tensor = stored.layout.new()
         # The memory may have belonged to work that is still queued, so the copy waits for the computing stream.
         event = self._copy("in", raw(tensor), room.memory, room.last)
         room.last = [*room.last, event]
         return Arriving(self, tensor, _Holding(self.device, event, tensor))
-
-    def arrived(self, arriving: Arriving) -> torch.Tensor:
-        """The tensor that was copied into; the computing stream waits for the copy."""
-        arriving.copy.wait()
-        return arriving.tensor
-
-    def settle(self, stored: Stored, tensor: torch.Tensor) -> None:
-        """Has the computing stream wait for the end of the copy out, so that it may use the memory again."""
-        stored.out.wait()
 
     def discard(self, stored: Stored) -> None:
         """Gives the room back; the next copy into it waits for the copies to and from it."""
@@ -158,7 +148,7 @@ class StreamFileStore(StreamStore):
     def bring(self, stored: Stored) -> Arriving:
         """Starts a copy into new memory."""
         space, layout = self.space, stored.layout
-        slot, written = _room(stored)
+        slot, written = room_of(stored)
         through, tensor = self._take(layout.n_bytes), layout.new()
         begin, after, found = self.device.current().record_event(), through.last, [None]
 
@@ -177,7 +167,7 @@ class StreamFileStore(StreamStore):
 
     def discard(self, stored: Stored) -> None:
         """Gives the room back when all copies have ended."""
-        for job in (_room(stored)[1], *stored.readers):
+        for job in (room_of(stored)[1], *stored.readers):
             job.wait()
         stored.room = None
 
@@ -227,11 +217,3 @@ def raw(tensor: torch.Tensor) -> torch.Tensor:
     """The bytes of the storage of a tensor."""
     storage = tensor.untyped_storage()
     return torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(storage, 0, (storage.nbytes(),), (1,))
-
-
-def _room(stored: Stored) -> Any:
-    if stored.room is None:
-        raise OffloadError("bug: a value is read from a store that no longer has it; please report it with the model and the budget")
-    return stored.room
-
-

@@ -14,8 +14,11 @@ def accept_name(backends: type[Any]) -> None:
         import torch
         from torch._dynamo.backends.registry import list_backends
 
+        from .. import torch_compat
         from ..backend import backend
 
+        # The backend may have been loaded before the library that has these warnings.
+        torch_compat.ignore_repeated_warnings()
         if "remat" not in list_backends(exclude_tags=()):
             torch._dynamo.register_backend(backend, name="remat")
         member = str.__new__(cls, "REMAT")
