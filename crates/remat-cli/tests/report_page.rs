@@ -75,8 +75,12 @@ addEventListener("load", () => {
     const copied = [...planned.querySelectorAll("rect")];
     for (const i of [0, 1]) expect(`copies in direction ${i} are drawn`, copied.some((r) => r.getAttribute("fill") === palette.series[i]));
     expect("bars are inside the step", copied.every((r) => Number(r.getAttribute("x")) >= 0 && Number(r.getAttribute("width")) > 0));
-    copied.at(-1).dispatchEvent(new PointerEvent("pointermove", { clientX: 50, clientY: 50, bubbles: true }));
-    expect("a copy tells its size", document.getElementById("tip").textContent.includes("iB in "));
+    // Which copies there are depends on the speed of the store; small ones are told in bytes, and waits have no size.
+    const tips = copied.map((r) => {
+      r.dispatchEvent(new PointerEvent("pointermove", { clientX: 50, clientY: 50, bubbles: true }));
+      return document.getElementById("tip").textContent;
+    });
+    expect(`copies tell their sizes: ${tips}`, tips.some((tip) => tip.includes("B in ")));
     const measured = [...document.querySelectorAll("#copies-planned-and-measured svg text")].map((t) => t.textContent);
     for (const lane of ["to host, planned", "to host, measured", "from host, measured"]) expect(`a lane for ${lane} among ${measured}`, measured.includes(lane));
     expect("moved activations are among the decisions", document.getElementById("decisions-2").textContent.includes("MOVED"));
