@@ -4,7 +4,12 @@ use crate::format::change;
 use crate::progress::Spinner;
 use anyhow::Result;
 use remat::pipeline::{self, Fit, Prepared};
-use remat_plan::{Outcome, Problem, Progress, Request};
+use remat_plan::{Outcome, PLANNERS, Problem, Progress, Request};
+
+/// Whether the planner of this name moves values to stores.
+pub(crate) fn uses_stores(planner: &str) -> bool {
+    PLANNERS.iter().any(|known| known.name == planner && known.uses_stores)
+}
 
 /// Plans a model's step for a budget, down to addresses.
 pub(crate) fn compile(prepared: &Prepared, planner: &str, request: Request) -> Result<Fit> {

@@ -9,6 +9,7 @@ use crate::folder::Folder;
 use crate::format::{change, cost, count, facts, seconds};
 use crate::moves::MovesReport;
 use crate::output::{Output, Paint, Report};
+use crate::planning::uses_stores;
 use crate::target::{Planned, Target, TargetFlags, n_recomputes, overhead_percent};
 use anyhow::Result;
 use clap::Args;
@@ -172,8 +173,6 @@ impl PlanReport {
 
     /// Why stores that are there are not used.
     fn nothing_moved(&self) -> String {
-        let uses_stores =
-            |name: &str| PLANNERS.iter().any(|planner| planner.name == name && planner.uses_stores);
         if uses_stores(&self.plan.planner) {
             return "nothing".to_owned();
         }

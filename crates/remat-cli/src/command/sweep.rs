@@ -1,8 +1,9 @@
 //! `remat sweep`: the same model at several sizes, with and without budgets, measured against each other.
 //!
 //! Every comma in a model option makes another case; every pair of planner and budget makes another program beside
-//! the one that keeps everything, or two where there is a store: without it and with it. A case is written to the folder as soon as it is done, so an interrupted sweep loses
-//! at most the case that was running, and `--resume` continues after the last one.
+//! the one that keeps everything, or two where there is a store: without it and with it. A case is written to the folder
+//! as soon as it is done, so an interrupted sweep loses at most the case that was running, and `--resume` continues after
+//! the last one.
 
 use crate::answer::Answer;
 use crate::draw::{Bar, Group, byte_unit, grouped_bars, time_unit};
@@ -12,7 +13,7 @@ use crate::folder::Folder;
 use crate::format::{Align, change, table, timing};
 use crate::memory;
 use crate::output::{Output, Paint, Report};
-use crate::planning::compile;
+use crate::planning::{compile, uses_stores};
 use crate::progress::Progress;
 use crate::sweep::{Row, SummaryRow};
 use anyhow::{Context as _, Result, bail};
@@ -21,7 +22,7 @@ use remat::pipeline::checkpoint;
 use remat::pipeline::{Fit, Prepared, Program};
 use remat::report::decisions;
 use remat::train::{Performance, Rounds, contest};
-use remat_plan::{Budget, Bytes, PLANNERS};
+use remat_plan::{Budget, Bytes};
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::num::NonZeroUsize;
@@ -213,8 +214,7 @@ impl Flags {
     fn planners(&self, model: &Model) -> Vec<(&str, bool)> {
         let mut planners = Vec::new();
         for name in &self.planner {
-            let uses_stores = PLANNERS.iter().any(|planner| planner.name == name && planner.uses_stores);
-            let ways = match model.stores.is_empty() || !uses_stores {
+            let ways = match model.stores.is_empty() || !uses_stores(name) {
                 true => &[false][..],
                 false if name == "swap" => &[true],
                 false => &[false, true],

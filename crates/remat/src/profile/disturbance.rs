@@ -48,6 +48,10 @@ mod tests {
 
     #[test]
     fn threads_that_share_a_processor_have_waited() {
+        if !std::path::Path::new("/proc/self/schedstat").exists() {
+            // A system that does not count, for which nothing is said.
+            return;
+        }
         let n = std::thread::available_parallelism().map_or(1, usize::from);
         let (watch, end) = (Watch::new(), Instant::now() + Duration::from_millis(300));
         let before = waited().expect("Linux says so");
