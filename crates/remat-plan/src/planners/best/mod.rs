@@ -38,11 +38,9 @@ use std::time::Instant;
 
 /// Work of effort 1: about three seconds.
 const UNIT_WORK: f64 = 5e8;
-/// Graphs of up to this many nodes are searched completely first, up to a number of states: more of them with stores, where the
-/// race that follows is further from the optimum. That is less than a second.
+/// Graphs of up to this many nodes are searched completely first, up to a number of states.
 const TINY: usize = 16;
 const TINY_STATES: usize = 50_000;
-const TINY_STATES_WITH_STORES: usize = 1_000_000;
 /// Shares of the remaining limits.
 const SHARE_OF_CUTS: f64 = 0.08;
 const SHARE_OF_CHOICES: f64 = 0.04;
@@ -66,12 +64,9 @@ const SMALL_GAP: f64 = 1e-4;
 const PATIENCE: usize = 4;
 
 pub(crate) fn plan(problem: &Problem, request: &Request) -> Outcome {
-    let (race, most): (fn(&Problem, &Request) -> Outcome, usize) = match problem.stores.is_empty() {
-        true => (race, TINY_STATES),
-        false => (moving::race, TINY_STATES_WITH_STORES),
-    };
+    let race = if problem.stores.is_empty() { race } else { moving::race };
     if problem.nodes.len() <= TINY && memory_floor(problem).bytes <= request.budget {
-        match exhaustive::answer(problem, request, "best", &Flat::new(problem), most) {
+        match exhaustive::answer(problem, request, "best", &Flat::new(problem), TINY_STATES) {
             // There is no plan, but a peak to ask for instead.
             Some(Outcome::Infeasible { why, .. }) => {
                 return match race(problem, request) {
