@@ -98,8 +98,7 @@ impl Plans<'_> {
                 continue;
             }
             cost = cost.min(timetable.cost);
-            let is_better = self.best.as_ref().is_none_or(|best| timetable.cost < best.timetable.cost);
-            if is_better {
+            if self.best.as_ref().is_none_or(|best| timetable.cost < best.timetable.cost) {
                 self.best = Some(Moved { sequence: sequence.to_vec(), timetable });
                 self.lead = lead;
             }
