@@ -1,5 +1,6 @@
-//! What every kernel is built on: tasks, memory, instruction sets, functions of numbers, random numbers.
+//! What every kernel is built on: tasks, memory, caches, instruction sets, functions of numbers, random numbers.
 
+pub(crate) mod cache;
 pub mod isa;
 pub mod math;
 pub mod par;

@@ -8,7 +8,7 @@
 use crate::product::micro::ROWS;
 use crate::product::operands::{Operands, RowPointers, Size, Visit};
 use crate::product::panel::{
-    FAR_APART, Strides, pack_left, pack_right, point_at_neighbours, point_at_panels,
+    FAR_APART, Strides, pack_left, pack_right, point_at_neighbours, point_at_panels, rows_keep_apart,
 };
 use crate::product::prefetch::Region;
 use crate::product::task::{product, product_serial};
@@ -196,7 +196,7 @@ unsafe impl Operands for Matrices<'_> {
             return point_at_panels(pointers, space);
         }
         // All copies are made before the first pointer, which a later `&mut` to the same memory would end.
-        let (from, row_stride) = if row_stride < FAR_APART {
+        let (from, row_stride) = if row_stride < FAR_APART || rows_keep_apart() {
             (from, row_stride)
         } else {
             for (i, copy) in space.chunks_exact_mut(len).enumerate().take(rows.len()) {

@@ -1,7 +1,7 @@
 //! The innermost loop of every product: a tile of sums that stays in registers.
 //!
 //! In: runs of products. In a run, each row of the left operand has a pointer and the right operand is a sequence of vectors
-//! of 16 neighbours; step `k` adds `left[i][k · left_step] · right[k · right_step + j]` to the sum `(i, j)`. Out: the
+//! of 16 neighbours; step `k` adds `left[i][k · left_step] · right[k · 16 + j]` to the sum `(i, j)`. Out: the
 //! sums, written or added to rows of the output.
 //!
 //! The left operand is read where it lies: an image, whose receptive field is one run of channels for every tap.
@@ -16,6 +16,7 @@
 
 use crate::base::isa::{self, Isa};
 use crate::base::vector::{Kernel, Vector, dispatch_to};
+use crate::product::prefetch::Prefetch;
 
 /// Rows of a block.
 pub(crate) const ROWS: usize = 6;
@@ -25,10 +26,12 @@ pub(crate) const COLS: usize = 16;
 const MAX_BLOCKS: usize = 2;
 const MAX_PANELS: usize = 2;
 /// Rows of the largest tile.
-const MAX_ROWS: usize = MAX_BLOCKS * ROWS;
+pub(crate) const MAX_ROWS: usize = MAX_BLOCKS * ROWS;
 /// Steps that are worth one visit of the output, and few enough for a panel of the right operand to stay in the
 /// first-level cache.
 pub(crate) const DEPTH: usize = 320;
+/// Steps between which memory is asked for.
+const PART: usize = 16;
 
 /// The tile of an instruction set.
 #[derive(Clone, Copy)]
@@ -41,11 +44,24 @@ pub(crate) struct Shape {
 impl Shape {
     /// The tile of the chosen instruction set.
     pub(crate) fn current() -> Shape {
-        let isa = isa::current();
+        Shape::of(isa::current())
+    }
+
+    fn of(isa: Isa) -> Shape {
         match isa {
             Isa::Portable | Isa::Avx2 => Shape { isa, blocks: 1, panels: 1 },
             Isa::Emulated512 | Isa::Avx512 => Shape { isa, blocks: MAX_BLOCKS, panels: MAX_PANELS },
         }
+    }
+
+    /// Rows of a tile.
+    pub(crate) fn tile_rows(self) -> usize {
+        self.blocks * ROWS
+    }
+
+    /// Columns of a tile.
+    pub(crate) fn tile_cols(self) -> usize {
+        self.panels * COLS
     }
 }
 
@@ -58,113 +74,160 @@ pub enum Write {
     Accumulate,
 }
 
-/// Where a run reads: one pointer for every row of the left operand, and the first vector of every panel of the right one.
-/// Those beyond the tile are not used.
-#[derive(Clone, Copy)]
-pub(crate) struct Run {
-    pub(crate) left: [*const f32; MAX_ROWS],
-    pub(crate) right: [*const f32; MAX_PANELS],
-}
+/// The pointers of a block of rows of the left operand for one run.
+pub(crate) type RowPointers = [*const f32; ROWS];
 
-impl Run {
-    /// The run of neighbouring blocks and panels; those beyond the first that do not exist are the first.
-    #[inline(always)]
-    pub(crate) fn new(blocks: [&[*const f32; ROWS]; MAX_BLOCKS], right: [*const f32; MAX_PANELS]) -> Run {
-        let mut left = [std::ptr::null(); MAX_ROWS];
-        left[..ROWS].copy_from_slice(blocks[0]);
-        left[ROWS..].copy_from_slice(blocks[1]);
-        Run { left, right }
-    }
-}
-
-/// The steps of every run of a call.
+/// The steps of every run of a strip.
 #[derive(Clone, Copy)]
 pub(crate) struct Steps {
     /// Steps of a run.
     pub(crate) len: usize,
-    /// Elements from one step to the next along a row of the left operand.
+    /// Elements from one step to the next along a row of the left operand. Vectors of a panel are neighbours.
     pub(crate) left: usize,
-    /// Elements from one vector of the right operand to the next.
-    pub(crate) right: usize,
 }
 
-/// Where the sums of a tile go.
+/// The panels of a tile, for every run.
 #[derive(Clone, Copy)]
-pub(crate) struct Target {
-    /// The first element of every row; those from `n_rows` on are not used.
-    pub(crate) rows: [*mut f32; MAX_ROWS],
-    pub(crate) n_rows: usize,
+pub(crate) struct Panels<'a> {
+    /// From the first panel of the first run on.
+    pub(crate) data: &'a [f32],
+    /// Elements from a run to the next.
+    pub(crate) run_stride: usize,
+    /// Elements from a panel to the next.
+    pub(crate) panel_stride: usize,
+}
+
+/// Some rows of a product with the panels of one tile: tiles below each other. One call computes all of them, because what
+/// a call costs is a tenth of what a tile takes.
+#[derive(Clone, Copy)]
+pub(crate) struct Strip<'a> {
+    /// Runs of every sum.
+    pub(crate) n_runs: usize,
+    pub(crate) steps: Steps,
+    /// The pointers of every block of rows and run, blocks outermost. Rows beyond the last point to anything readable.
+    pub(crate) left: &'a [RowPointers],
+    pub(crate) right: Panels<'a>,
+    /// The first element of every row of the output.
+    pub(crate) targets: &'a [*mut f32],
+    /// Columns of the sums, from here to there in every row of the output.
+    pub(crate) first_col: usize,
     pub(crate) n_cols: usize,
-    /// Elements from one column to the next.
+    /// Elements from one column of the output to the next.
     pub(crate) col_stride: usize,
     pub(crate) write: Write,
     /// Factor of the sums.
     pub(crate) alpha: f32,
+    /// Rows of a tile: even, at most those of the shape, and whole blocks if there are several runs.
+    pub(crate) tile_rows: usize,
 }
 
-/// Sums the runs `run(0)`, `run(1)`, … `run(n_runs - 1)` into `target`.
+impl Strip<'_> {
+    /// How often a strip asks for memory.
+    pub(crate) fn n_parts(n_rows: usize, tile_rows: usize, n_runs: usize, len: usize) -> usize {
+        n_rows.div_ceil(tile_rows) * n_runs * len.div_ceil(PART)
+    }
+}
+
+/// Computes a strip, and meanwhile asks for memory.
 ///
 /// # Safety
-/// The target has no more rows and columns than the shape. All steps of all runs are readable (16 elements of every panel
-/// in each), also for rows and columns of blocks and panels that reach beyond the target; the used elements of the target
-/// are writable and touched by nothing else.
+/// All steps of all runs are readable, also for rows beyond the last that share a block with it; the rows of the output are
+/// writable in the columns of the strip, and touched by nothing else. What is said at the fields holds.
 #[inline]
-pub(crate) unsafe fn tile(
-    shape: Shape,
-    n_runs: usize,
-    run: impl Fn(usize) -> Run,
-    steps: Steps,
-    target: &Target,
-) {
-    debug_assert!(target.n_rows <= shape.blocks * ROWS && target.n_cols <= shape.panels * COLS);
-    // As few rows as the target has, or one more: of 64 rows, which many layers have, the last four make a tile.
-    macro_rules! rows {
-        ($vectors:literal: $($rows:literal)*) => {
-            match target.n_rows.next_multiple_of(2) {
-                $($rows => dispatch_to(shape.isa, Tile::<_, $rows, $vectors> { n_runs, run, steps, target }),)*
-                _ => unreachable!("a tile has 1 to {MAX_ROWS} rows"),
-            }
-        };
-    }
-    match shape.panels {
-        1 => rows!(2: 2 4 6),
-        _ if target.n_cols <= COLS => rows!(1: 2 4 6 8 10 12),
-        _ => rows!(2: 2 4 6 8 10 12),
+pub(crate) unsafe fn multiply(shape: Shape, strip: &Strip<'_>, prefetches: &mut [Prefetch]) {
+    debug_assert!(strip.n_cols <= shape.panels * COLS);
+    debug_assert!(strip.tile_rows <= shape.tile_rows() && strip.tile_rows.is_multiple_of(2));
+    debug_assert!(strip.n_runs <= 1 || strip.tile_rows.is_multiple_of(ROWS));
+    if shape.panels > 1 && strip.n_cols <= COLS {
+        dispatch_to(shape.isa, Tiles::<1> { strip, prefetches });
+    } else {
+        dispatch_to(shape.isa, Tiles::<2> { strip, prefetches });
     }
 }
 
-/// A tile of `R` rows of `N` vectors.
-struct Tile<'a, F, const R: usize, const N: usize> {
-    n_runs: usize,
-    run: F,
-    steps: Steps,
-    target: &'a Target,
+/// The tiles of a strip, of `N` vectors across.
+struct Tiles<'a, const N: usize> {
+    strip: &'a Strip<'a>,
+    prefetches: &'a mut [Prefetch],
 }
 
-impl<F: Fn(usize) -> Run, const R: usize, const N: usize> Kernel for Tile<'_, F, R, N> {
+impl<const N: usize> Kernel for Tiles<'_, N> {
     type Output = ();
 
     #[inline(always)]
     fn run<V: Vector>(self) {
-        let Tile { n_runs, run, steps, target } = self;
-        let in_rows = target.col_stride == 1;
-        if in_rows {
-            target.rows[..R].iter().take(target.n_rows).for_each(|row| prefetch_for_writing(*row));
+        let Tiles { strip, prefetches } = self;
+        let n_rows = strip.targets.len();
+        // Rows of the output that are asked for in each part of a tile.
+        let rows_per_part =
+            strip.tile_rows.div_ceil(Strip::n_parts(1, 1, strip.n_runs, strip.steps.len).max(1));
+        let mut first = 0;
+        while first < n_rows {
+            let n = strip.tile_rows.min(n_rows - first);
+            // As few rows as there are, or one more: of 64 rows, which many layers have, the last four make a tile.
+            // SAFETY: the promise to `multiply`.
+            unsafe {
+                match n.next_multiple_of(2) {
+                    2 => tile::<V, 2, N>(strip, first, n, rows_per_part, prefetches),
+                    4 => tile::<V, 4, N>(strip, first, n, rows_per_part, prefetches),
+                    6 => tile::<V, 6, N>(strip, first, n, rows_per_part, prefetches),
+                    8 if V::LANES == COLS => tile::<V, 8, N>(strip, first, n, rows_per_part, prefetches),
+                    10 if V::LANES == COLS => tile::<V, 10, N>(strip, first, n, rows_per_part, prefetches),
+                    12 if V::LANES == COLS => tile::<V, 12, N>(strip, first, n, rows_per_part, prefetches),
+                    _ => unreachable!("a tile has 1 to {MAX_ROWS} rows"),
+                }
+            }
+            first += n;
         }
-        let mut sums = [[V::splat(0.0); N]; R];
-        for r in 0..n_runs {
-            let run = run(r);
-            let left: [*const f32; R] = std::array::from_fn(|i| run.left[i]);
-            // Panels are one after the other, and a vector is a panel or a part of one.
-            let mut right: [*const f32; N] =
-                std::array::from_fn(|j| run.right[j * V::LANES / COLS].wrapping_add(j * V::LANES % COLS));
-            let mut left_at = 0;
-            for _ in 0..steps.len {
-                // SAFETY: in range by the promise to `tile`.
+    }
+}
+
+/// A tile of `R` rows of `N` vectors, of which `n_rows` rows from `first` on are wanted.
+///
+/// # Safety
+/// See [`multiply`].
+#[inline(always)]
+unsafe fn tile<V: Vector, const R: usize, const N: usize>(
+    strip: &Strip<'_>,
+    first: usize,
+    n_rows: usize,
+    rows_per_part: usize,
+    prefetches: &mut [Prefetch],
+) {
+    let &Strip { n_runs, steps, targets, n_cols, col_stride, write, .. } = strip;
+    let targets = &targets[first..first + n_rows];
+    let target = |i: usize| targets[i].wrapping_add(strip.first_col * col_stride);
+    let in_rows = col_stride == 1;
+    // A panel that does not exist is not used, but is something.
+    let last_panel = n_cols.div_ceil(COLS).max(1) - 1;
+    let mut asked = 0;
+    let mut sums = [[V::splat(0.0); N]; R];
+    for run in 0..n_runs {
+        let left = left_rows::<R>(strip, first, run);
+        let panels = &strip.right.data[run * strip.right.run_stride..];
+        // Panels are one after the other, and a vector is a panel or a part of one.
+        let apart: [usize; N] = std::array::from_fn(|j| {
+            (j * V::LANES / COLS).min(last_panel) * strip.right.panel_stride + j * V::LANES % COLS
+        });
+        let mut right = panels.as_ptr();
+        let mut left_at = 0;
+        let mut n_left = steps.len;
+        while n_left > 0 {
+            if in_rows {
+                for i in asked..n_rows.min(asked + rows_per_part) {
+                    (0..n_cols).step_by(COLS).for_each(|j| prefetch_for_writing(target(i).wrapping_add(j)));
+                }
+                asked += rows_per_part;
+            }
+            prefetches.iter_mut().for_each(Prefetch::next_part);
+            let n_steps = n_left.min(PART);
+            n_left -= n_steps;
+            for _ in 0..n_steps {
+                // SAFETY: in range by the promise to `multiply`.
                 unsafe {
                     let mut vectors = [V::splat(0.0); N];
-                    for (vector, right) in vectors.iter_mut().zip(right) {
-                        *vector = V::load(right);
+                    for (vector, apart) in vectors.iter_mut().zip(apart) {
+                        *vector = V::load(right.add(apart));
                     }
                     for (sums, left) in sums.iter_mut().zip(left) {
                         let left = V::splat(left.add(left_at).read());
@@ -174,61 +237,81 @@ impl<F: Fn(usize) -> Run, const R: usize, const N: usize> Kernel for Tile<'_, F,
                     }
                 }
                 left_at += steps.left;
-                right = right.map(|right| right.wrapping_add(steps.right));
+                right = right.wrapping_add(COLS);
             }
         }
-        let alpha = V::splat(target.alpha);
-        if !in_rows {
-            let mut part = [[0.0; MAX_PANELS * COLS]; R];
-            for (part, sums) in part.iter_mut().zip(sums) {
-                for (part, sum) in part.chunks_exact_mut(V::LANES).zip(sums) {
-                    // SAFETY: a chunk has as many elements as a vector.
-                    unsafe { (alpha * sum).store(part.as_mut_ptr()) };
+    }
+    let alpha = V::splat(strip.alpha);
+    if !in_rows {
+        let mut part = [[0.0; MAX_PANELS * COLS]; R];
+        for (part, sums) in part.iter_mut().zip(sums) {
+            for (part, sum) in part.chunks_exact_mut(V::LANES).zip(sums) {
+                // SAFETY: a chunk has as many elements as a vector.
+                unsafe { (alpha * sum).store(part.as_mut_ptr()) };
+            }
+        }
+        for (i, part) in part.iter().enumerate().take(n_rows) {
+            // SAFETY: the columns of a row of the output.
+            unsafe { write_apart(&part[..n_cols], target(i), col_stride, write) };
+        }
+        return;
+    }
+    // SAFETY: the columns of rows of the output.
+    unsafe {
+        if n_rows < R || n_cols < N * V::LANES {
+            for (i, sums) in sums.into_iter().enumerate().take(n_rows) {
+                for (j, sum) in sums.into_iter().enumerate() {
+                    let (out, product) = (target(i).wrapping_add(j * V::LANES), alpha * sum);
+                    let n = n_cols.saturating_sub(j * V::LANES).min(V::LANES);
+                    match write {
+                        Write::Overwrite => product.store_first(out, n),
+                        Write::Accumulate => (V::load_first(out, n) + product).store_first(out, n),
+                    }
                 }
             }
-            // SAFETY: the promise to `tile`.
-            return unsafe { write_apart(&part, target) };
-        }
-        let whole = target.n_rows == R && target.n_cols == N * V::LANES;
-        for (i, sums) in sums.into_iter().enumerate() {
-            if !whole && i >= target.n_rows {
-                break;
+        } else if write == Write::Overwrite {
+            // Whole tiles apart from others, without a choice inside, so that sums go from registers to memory.
+            for (i, sums) in sums.into_iter().enumerate() {
+                for (j, sum) in sums.into_iter().enumerate() {
+                    (alpha * sum).store(target(i).wrapping_add(j * V::LANES));
+                }
             }
-            for (j, sum) in sums.into_iter().enumerate() {
-                let (out, product) = (target.rows[i].wrapping_add(j * V::LANES), alpha * sum);
-                let n =
-                    if whole { V::LANES } else { target.n_cols.saturating_sub(j * V::LANES).min(V::LANES) };
-                // SAFETY: used elements of the target, by the promise to `tile`.
-                unsafe {
-                    if n == V::LANES {
-                        match target.write {
-                            Write::Overwrite => product.store(out),
-                            Write::Accumulate => (V::load(out) + product).store(out),
-                        }
-                    } else {
-                        match target.write {
-                            Write::Overwrite => product.store_first(out, n),
-                            Write::Accumulate => (V::load_first(out, n) + product).store_first(out, n),
-                        }
-                    }
+        } else {
+            for (i, sums) in sums.into_iter().enumerate() {
+                for (j, sum) in sums.into_iter().enumerate() {
+                    let out = target(i).wrapping_add(j * V::LANES);
+                    (V::load(out) + alpha * sum).store(out);
                 }
             }
         }
     }
 }
 
-/// Writes products to a target whose columns are not neighbours.
+/// The pointers of `R` rows from `first` on, for one run.
+#[inline(always)]
+fn left_rows<const R: usize>(strip: &Strip<'_>, first: usize, run: usize) -> [*const f32; R] {
+    let mut rows = [std::ptr::null(); R];
+    if strip.n_runs == 1 {
+        rows.copy_from_slice(&strip.left.as_flattened()[first..][..R]);
+    } else {
+        let blocks = &strip.left[first / ROWS * strip.n_runs + run..];
+        for (rows, block) in rows.chunks_mut(ROWS).zip(blocks.iter().step_by(strip.n_runs)) {
+            rows.copy_from_slice(&block[..rows.len()]);
+        }
+    }
+    rows
+}
+
+/// Writes products to a row of the output whose columns are not neighbours.
 ///
 /// # Safety
-/// See [`tile`].
-unsafe fn write_apart<const R: usize>(products: &[[f32; MAX_PANELS * COLS]; R], target: &Target) {
-    for (products, &row) in products.iter().zip(&target.rows).take(target.n_rows) {
-        for (j, product) in products.iter().enumerate().take(target.n_cols) {
-            // SAFETY: a used element of the target.
-            unsafe {
-                let out = row.add(j * target.col_stride);
-                *out = if target.write == Write::Accumulate { *out + product } else { *product };
-            }
+/// As many columns are writable.
+unsafe fn write_apart(products: &[f32], row: *mut f32, col_stride: usize, write: Write) {
+    for (j, product) in products.iter().enumerate() {
+        // SAFETY: a column of the row.
+        unsafe {
+            let out = row.add(j * col_stride);
+            *out = if write == Write::Accumulate { *out + product } else { *product };
         }
     }
 }
@@ -253,26 +336,31 @@ mod tests {
 
     /// The tiles of all instruction sets agree with the definition for any size, and write nothing else.
     #[test]
-    fn tiles_agree_with_the_definition() {
-        let (n_runs, len) = (3, 7);
-        let steps = Steps { len, left: 1, right: COLS };
-        let left = random(n_runs * MAX_ROWS * len, 1);
-        let right = random(n_runs * MAX_PANELS * len * COLS, 2);
-        for isa in Isa::available() {
-            let shape = match isa {
-                Isa::Portable | Isa::Avx2 => Shape { isa, blocks: 1, panels: 1 },
-                Isa::Emulated512 | Isa::Avx512 => Shape { isa, blocks: MAX_BLOCKS, panels: MAX_PANELS },
+    fn strips_agree_with_the_definition() {
+        let (len, most_rows, most_cols) = (7, 2 * MAX_ROWS + 1, MAX_PANELS * COLS);
+        for (isa, n_runs) in Isa::available().flat_map(|isa| [1, 3].map(|n_runs| (isa, n_runs))) {
+            let shape = Shape::of(isa);
+            let n_blocks = most_rows.div_ceil(ROWS);
+            let left = random(n_blocks * ROWS * n_runs * len, 1);
+            let right = random(n_runs * MAX_PANELS * len * COLS, 2);
+            let mut pointers = vec![[std::ptr::null(); ROWS]; n_blocks * n_runs];
+            for (i, pointer) in pointers.as_flattened_mut().iter_mut().enumerate() {
+                *pointer = left[i * len..].as_ptr();
+            }
+            let row_of = |row: usize, run: usize| {
+                &left[((row / ROWS * n_runs + run) * ROWS + row % ROWS) * len..][..len]
             };
-            let (most_rows, most_cols) = (shape.blocks * ROWS, shape.panels * COLS);
-            let sizes = (1..=most_rows).flat_map(|rows| (1..=most_cols).map(move |cols| (rows, cols)));
+            let rows = [1, 2, 5, 6, 7, 11, 12, 13, 18, 22, most_rows];
+            let sizes =
+                rows.into_iter().flat_map(|rows| (1..=shape.tile_cols()).map(move |cols| (rows, cols)));
             for (n_rows, n_cols) in sizes {
-                for (write, col_stride) in [
-                    (Write::Overwrite, 1),
-                    (Write::Accumulate, 1),
-                    (Write::Overwrite, 2),
-                    (Write::Accumulate, 3),
+                for (write, col_stride, tile_rows) in [
+                    (Write::Overwrite, 1, shape.tile_rows()),
+                    (Write::Accumulate, 1, ROWS),
+                    (Write::Overwrite, 2, shape.tile_rows()),
+                    (Write::Accumulate, 3, if n_runs == 1 { 4 } else { ROWS }),
                 ] {
-                    let row_len = most_cols * col_stride;
+                    let row_len = (most_cols + 1) * col_stride;
                     let old = random(most_rows * row_len, 3);
                     let mut want: Vec<f64> = old.iter().map(|&x| f64::from(x)).collect();
                     for (i, j) in (0..n_rows).flat_map(|i| (0..n_cols).map(move |j| (i, j))) {
@@ -280,21 +368,33 @@ mod tests {
                         for (r, k) in (0..n_runs).flat_map(|r| (0..len).map(move |k| (r, k))) {
                             let panel = r * MAX_PANELS + j / COLS;
                             let right = right[(panel * len + k) * COLS + j % COLS];
-                            sum += f64::from(left[(r * MAX_ROWS + i) * len + k]) * f64::from(right);
+                            sum += f64::from(row_of(i, r)[k]) * f64::from(right);
                         }
-                        let want = &mut want[i * row_len + j * col_stride];
+                        let want = &mut want[i * row_len + (j + 1) * col_stride];
                         *want = 0.5 * sum + if write == Write::Accumulate { *want } else { 0.0 };
                     }
-                    let run = |r: usize| Run {
-                        left: std::array::from_fn(|i| left[(r * MAX_ROWS + i) * len..].as_ptr()),
-                        right: std::array::from_fn(|p| right[(r * MAX_PANELS + p) * len * COLS..].as_ptr()),
-                    };
                     let mut got = old.clone();
                     let base = got.as_mut_ptr();
-                    let rows = std::array::from_fn(|i| base.wrapping_add(i * row_len));
-                    let target = Target { rows, n_rows, n_cols, col_stride, write, alpha: 0.5 };
-                    // SAFETY: all pointers lead into the vectors above, which have a full tile everywhere.
-                    unsafe { tile(shape, n_runs, run, steps, &target) };
+                    let targets: Vec<_> = (0..n_rows).map(|i| base.wrapping_add(i * row_len)).collect();
+                    let strip = Strip {
+                        n_runs,
+                        steps: Steps { len, left: 1 },
+                        left: &pointers,
+                        right: Panels {
+                            data: &right,
+                            run_stride: MAX_PANELS * len * COLS,
+                            panel_stride: len * COLS,
+                        },
+                        targets: &targets,
+                        first_col: 1,
+                        n_cols,
+                        col_stride,
+                        write,
+                        alpha: 0.5,
+                        tile_rows,
+                    };
+                    // SAFETY: all pointers lead into the vectors above, which have whole blocks and panels everywhere.
+                    unsafe { multiply(shape, &strip, &mut []) };
                     assert_close(&got, &want, 1e-6);
                 }
             }

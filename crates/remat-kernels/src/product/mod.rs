@@ -2,9 +2,9 @@
 //!
 //! Each file reads only those above it:
 //!
-//! 1. `micro`: the innermost loop, a tile of sums in registers;
-//! 2. `panel`: packing operands into what `micro` reads;
-//! 3. `prefetch`: asking for memory before it is needed;
+//! 1. `prefetch`: asking for memory before it is needed;
+//! 2. `micro`: the innermost loop, a tile of sums in registers;
+//! 3. `panel`: packing operands into what `micro` reads;
 //! 4. `operands`: what a product is made of, the trait that a new kind of product implements;
 //! 5. `group`: some rows of the output in one visit of their sums;
 //! 6. `tiles`: cutting the output into tasks, by shape;

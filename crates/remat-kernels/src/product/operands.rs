@@ -4,8 +4,9 @@
 
 use std::ops::Range;
 
-use crate::product::micro::ROWS;
 use crate::product::prefetch::Region;
+
+pub(crate) use crate::product::micro::RowPointers;
 
 /// The sizes of a product.
 #[derive(Clone, Copy)]
@@ -22,9 +23,6 @@ pub(crate) struct Visit {
     pub(crate) taps: Range<usize>,
     pub(crate) steps: Range<usize>,
 }
-
-/// The pointers of a block of rows for one tap.
-pub(crate) type RowPointers = [*const f32; ROWS];
 
 /// What a product reads and where it writes.
 ///

@@ -16,8 +16,8 @@ use std::ops::Range;
 
 use crate::base::par;
 use crate::base::scratch::Lines;
-use crate::product::group::{GROUP_ROWS, Group, Panels};
-use crate::product::micro::{COLS, DEPTH, Shape, Write};
+use crate::product::group::{GROUP_ROWS, Group};
+use crate::product::micro::{COLS, DEPTH, Panels, Shape, Write};
 use crate::product::operands::{Operands, RowPointers, Size, Visit};
 use crate::product::panel::right_stride;
 use crate::product::prefetch::{Prefetch, Region};
@@ -92,7 +92,7 @@ impl<'a, O: Operands> Task<'a, O> {
 
     /// Columns of a tile of the innermost loop.
     fn panel_cols(&self) -> usize {
-        self.shape.panels * COLS
+        self.shape.tile_cols()
     }
 
     /// The columns of the panels that begin with `col` and make a tile.
@@ -118,15 +118,15 @@ impl<'a, O: Operands> Task<'a, O> {
             } else {
                 self.regions_behind(next, |cols| cols)
             };
-            let n_calls = group.n_calls() * n_panels.div_ceil(self.shape.panels);
-            let mut prefetches = regions.map(|region| Prefetch::new(region, n_calls));
+            let n_parts = group.n_parts() * n_panels.div_ceil(self.shape.panels);
+            let mut prefetches = regions.map(|region| Prefetch::new(region, n_parts));
             for col in self.cols.clone().step_by(self.panel_cols()) {
                 let panels = Panels {
-                    first: &blocks[(col - self.cols.start) / COLS * panel_len..],
-                    tap_stride: n_panels * panel_len,
+                    data: &blocks[(col - self.cols.start) / COLS * panel_len..],
+                    run_stride: n_panels * panel_len,
                     panel_stride: panel_len,
                 };
-                group.multiply(panels, self.panels(col), prefetches.each_mut());
+                group.multiply(panels, self.panels(col), &mut prefetches);
             }
         }
     }
@@ -143,7 +143,8 @@ impl<'a, O: Operands> Task<'a, O> {
         let [right_behind, left_behind] =
             self.regions_behind(next, |cols| cols.start..cols.end.min(cols.start + self.panel_cols()));
         let n_tiles = self.cols.len().div_ceil(self.panel_cols());
-        let mut left_prefetch = Prefetch::new(left_behind, group.n_calls() * n_tiles);
+        let none = Prefetch::new(Region::NONE, 1);
+        let mut prefetches = [Prefetch::new(left_behind, group.n_parts() * n_tiles), none];
         for col in self.cols.clone().step_by(self.panel_cols()) {
             let cols = self.panels(col);
             for (tap, packed) in visit.taps.clone().zip(packed.chunks_exact_mut(tap_stride.max(1))) {
@@ -154,9 +155,9 @@ impl<'a, O: Operands> Task<'a, O> {
             } else {
                 right_behind
             };
-            let mut right_prefetch = Prefetch::new(region, group.n_calls());
-            let panels = Panels { first: packed, tap_stride, panel_stride: panel_len };
-            group.multiply(panels, cols, [&mut left_prefetch, &mut right_prefetch]);
+            prefetches[1] = Prefetch::new(region, group.n_parts());
+            let panels = Panels { data: packed, run_stride: tap_stride, panel_stride: panel_len };
+            group.multiply(panels, cols, &mut prefetches);
         }
     }
 

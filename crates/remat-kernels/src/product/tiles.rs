@@ -4,7 +4,7 @@
 //! because every tile packs its own part of both operands. The grid is the one with the least estimated time, summed over
 //! some numbers of threads. Tiles change no bit of a product, so this is a matter of speed only. Time O(1).
 
-use crate::product::micro::{COLS, ROWS, Shape};
+use crate::product::micro::{COLS, Shape};
 use std::ops::Range;
 
 /// Largest tile, in rows and columns: what a thread keeps is bounded, and so is the part of an operand that has to stay
@@ -38,8 +38,8 @@ impl Tiles {
             (fewest..=most).map(move |parts| len.div_ceil(parts).max(1).next_multiple_of(step))
         };
         let mut best = (f64::INFINITY, (1, 1));
-        for tile_rows in candidates(rows, MAX.0, MIN.0, shape.blocks * ROWS) {
-            for tile_cols in candidates(cols, MAX.1, MIN.1, shape.panels * COLS) {
+        for tile_rows in candidates(rows, MAX.0, MIN.0, shape.tile_rows()) {
+            for tile_cols in candidates(cols, MAX.1, MIN.1, shape.tile_cols()) {
                 let tiles = Tiles { rows, cols, tile: (tile_rows, tile_cols) };
                 let cycles = tiles.cycles(depth);
                 if cycles < best.0 {
@@ -79,11 +79,12 @@ mod tests {
         for (rows, cols, depth) in
             [(1, 1, 1), (5000, 64, 64), (64, 576, 100_000), (83, 50_257, 768), (7, 0, 3)]
         {
-            let tiles = Tiles::of(rows, cols, depth, Shape::current());
+            let shape = Shape::current();
+            let tiles = Tiles::of(rows, cols, depth, shape);
             let mut covered = 0;
             for (tile_rows, tile_cols) in (0..tiles.count()).map(|index| tiles.tile(index)) {
-                assert!((1..=MAX.0 + 2 * ROWS).contains(&tile_rows.len()), "{tile_rows:?}");
-                assert!((1..=MAX.1 + 2 * COLS).contains(&tile_cols.len()), "{tile_cols:?}");
+                assert!((1..=MAX.0 + shape.tile_rows()).contains(&tile_rows.len()), "{tile_rows:?}");
+                assert!((1..=MAX.1 + shape.tile_cols()).contains(&tile_cols.len()), "{tile_cols:?}");
                 covered += tile_rows.len() * tile_cols.len();
             }
             assert_eq!(covered, rows * cols);

@@ -24,7 +24,7 @@ const PIECE: usize = 1 << 21;
 /// Tiles that a task transforms.
 const TILES_PER_TASK: usize = 4;
 /// Output channels of a task.
-const OUTPUTS: usize = 48;
+pub(super) const OUTPUTS: usize = 48;
 
 /// Tiles of a piece.
 fn piece(shape: &ConvShape) -> usize {
@@ -125,7 +125,7 @@ impl Piece<'_> {
     /// The gradient for some output channels and the input channels of two panels.
     fn run(&self, rows: Range<usize>, cols: Range<usize>) {
         let shape = Shape::current();
-        let width = shape.panels * COLS;
+        let width = shape.tile_cols();
         let (of_input, of_output) = strides(self.shape);
         let panel = right_stride(piece(self.shape));
         with_scratch(PRODUCTS * rows.len() * width, |products| {

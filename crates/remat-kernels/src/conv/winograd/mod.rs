@@ -23,7 +23,7 @@ use crate::base::par;
 use crate::base::raw::Dst;
 use crate::base::scratch::with_scratch;
 use crate::base::vector::{Kernel, Vector, dispatch};
-use crate::product::micro::{self, COLS, ROWS, Run, Shape, Steps, Target, Write};
+use crate::product::micro::{self, COLS, Panels, ROWS, Shape, Steps, Strip, Write};
 use crate::product::panel::{Strides, pack_right, right_stride};
 use crate::product::prefetch::{Prefetch, Region};
 use std::ops::Range;
@@ -35,6 +35,8 @@ const KEPT: usize = 160_000;
 /// Most and fewest tiles of a task.
 const MAX_TILES: usize = 48;
 const MIN_TILES: usize = 6;
+/// Most rows of a product: tiles of a task, or output channels of one.
+const MOST_ROWS: usize = if MAX_TILES > grad_weight::OUTPUTS { MAX_TILES } else { grad_weight::OUTPUTS };
 /// Tasks come in multiples, so that two or four threads share them evenly.
 const TASKS: usize = 4;
 
@@ -165,7 +167,7 @@ fn multiply_tiles(
 ) {
     let shape = Shape::current();
     let (depth, n_tiles) = (tiles.source.c, range.len());
-    let (row, width) = (row_stride(depth), shape.panels * COLS);
+    let (row, width) = (row_stride(depth), shape.tile_cols());
     with_scratch(PRODUCTS * n_tiles * (row + width), |scratch| {
         let (inputs, products) = scratch.split_at_mut(PRODUCTS * n_tiles * row);
         dispatch(TransformInputs { tiles, range: range.clone(), source, row, inputs });
@@ -273,35 +275,39 @@ struct Operands<'a> {
 fn multiply(shape: Shape, operands: &Operands<'_>, out: &mut [f32]) {
     let &Operands { left, left_row, left_step, right, right_stride, next, n_rows, n_panels, depth } =
         operands;
-    let width = shape.panels * COLS;
+    let width = shape.tile_cols();
     assert!(left.len() > (n_rows - 1) * left_row + (depth - 1) * left_step, "rows of the left operand");
     assert!(right.len() >= (n_panels - 1) * right_stride + depth * COLS, "panels of the right operand");
     assert!(out.len() >= n_rows * width && n_panels <= shape.panels, "room for the products");
-    let steps = Steps { len: depth, left: left_step, right: COLS };
-    let last_panel = right[(n_panels - 1) * right_stride..].as_ptr();
+    assert!(n_rows <= MOST_ROWS, "rows of a product");
+    let mut pointers = [[std::ptr::null(); ROWS]; MOST_ROWS.div_ceil(ROWS)];
+    let mut targets = [std::ptr::null_mut(); MOST_ROWS];
     let out = out.as_mut_ptr();
-    // As even as possible, in pairs of rows.
-    let n_blocks = n_rows.div_ceil(shape.blocks * ROWS);
-    let block = n_rows.div_ceil(n_blocks).next_multiple_of(2);
+    for (i, pointer) in pointers.as_flattened_mut().iter_mut().enumerate() {
+        // Rows beyond the last are the last.
+        *pointer = left[i.min(n_rows - 1) * left_row..].as_ptr();
+    }
+    for (i, target) in targets[..n_rows].iter_mut().enumerate() {
+        *target = out.wrapping_add(i * width);
+    }
+    // Tiles as even as possible, in pairs of rows.
+    let tile_rows = n_rows.div_ceil(n_rows.div_ceil(shape.tile_rows())).next_multiple_of(2);
     let start = right.as_ptr().wrapping_add(next);
     let next = Region { start, n_runs: n_panels, stride: right_stride, run_len: depth * COLS };
-    let mut prefetch = Prefetch::new(next, n_blocks);
-    for first in (0..n_rows).step_by(block) {
-        let n_rows = block.min(n_rows - first);
-        // Rows beyond the last are the last.
-        let row = |i: usize| first + i.min(n_rows - 1);
-        let left = std::array::from_fn(|i| left[row(i) * left_row..].as_ptr());
-        let target = Target {
-            rows: std::array::from_fn(|i| out.wrapping_add(row(i) * width)),
-            n_rows,
-            n_cols: n_panels * COLS,
-            col_stride: 1,
-            write: Write::Overwrite,
-            alpha: 1.0,
-        };
-        let run = |_: usize| Run { left, right: [right.as_ptr(), last_panel] };
-        prefetch.next_part();
-        // SAFETY: by the assertions above.
-        unsafe { micro::tile(shape, 1, run, steps, &target) };
-    }
+    let prefetch = Prefetch::new(next, Strip::n_parts(n_rows, tile_rows, 1, depth));
+    let strip = Strip {
+        n_runs: 1,
+        steps: Steps { len: depth, left: left_step },
+        left: &pointers,
+        right: Panels { data: right, run_stride: 0, panel_stride: right_stride },
+        targets: &targets[..n_rows],
+        first_col: 0,
+        n_cols: n_panels * COLS,
+        col_stride: 1,
+        write: Write::Overwrite,
+        alpha: 1.0,
+        tile_rows,
+    };
+    // SAFETY: by the assertions above.
+    unsafe { micro::multiply(shape, &strip, &mut [prefetch]) };
 }

@@ -7,8 +7,9 @@
 #[cfg(target_arch = "x86_64")]
 mod avx2;
 
+use crate::base::cache::first_level_ways;
 use crate::base::simd::wide;
-use crate::product::micro::{COLS, DEPTH, ROWS};
+use crate::product::micro::{COLS, DEPTH, MAX_ROWS, ROWS};
 
 /// Elements from one panel of the right operand to the next: an odd number of vectors of one cache line each, because
 /// panels that are written side by side must not fall into the same sets of the cache.
@@ -22,6 +23,12 @@ pub(crate) const LEFT_STRIDE: usize = DEPTH * ROWS + 64;
 /// Elements between the rows or steps of a left operand from which on they are copied: lines so far apart fall into few
 /// sets of the caches.
 pub(crate) const FAR_APART: usize = 512;
+
+/// Whether the first-level cache has a way for each row of a tile, so that rows need not be copied however far apart they
+/// are. Measured on a Xeon with 12 ways: products of 1,024 columns take 4 to 8 % less time where they lie.
+pub(crate) fn rows_keep_apart() -> bool {
+    first_level_ways() >= MAX_ROWS
+}
 
 /// Elements from one element to its neighbour along the steps of a product and across them.
 #[derive(Clone, Copy)]
