@@ -55,13 +55,13 @@ impl<'a> Group<'a> {
         Group { rows, shape, n_taps, steps, pointers, targets, col_stride, write, alpha }
     }
 
-    /// How often multiplying with the panels of a tile asks for memory.
-    pub(crate) fn n_parts(&self) -> usize {
-        Strip::n_parts(self.rows.len(), self.shape.tile_rows(), self.n_taps, self.steps.len)
+    /// Tiles of the innermost loop below each other.
+    pub(crate) fn n_tiles(&self) -> usize {
+        self.rows.len().div_ceil(self.shape.tile_rows())
     }
 
     /// Multiplies all rows with the panels of the columns `cols`, of which a tile has as many, and meanwhile asks for memory.
-    pub(crate) fn multiply(&self, panels: Panels<'_>, cols: Range<usize>, prefetches: &mut [Prefetch]) {
+    pub(crate) fn multiply(&self, panels: Panels<'_>, cols: Range<usize>, prefetch: &mut Prefetch) {
         let strip = Strip {
             n_runs: self.n_taps,
             steps: self.steps,
@@ -77,6 +77,6 @@ impl<'a> Group<'a> {
         };
         // SAFETY: the left pointers are readable by the promise of `Operands`; a panel has `COLS` elements for every step
         // of every tap; the target rows are writable, and the tiles of tasks are disjoint.
-        unsafe { micro::multiply(self.shape, &strip, prefetches) };
+        unsafe { micro::multiply(self.shape, &strip, prefetch) };
     }
 }

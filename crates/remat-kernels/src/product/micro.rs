@@ -30,8 +30,8 @@ pub(crate) const MAX_ROWS: usize = MAX_BLOCKS * ROWS;
 /// Steps that are worth one visit of the output, and few enough for a panel of the right operand to stay in the
 /// first-level cache.
 pub(crate) const DEPTH: usize = 320;
-/// Steps between which memory is asked for.
-const PART: usize = 16;
+/// Fewest and most steps between which memory is asked for.
+const PART: (usize, usize) = (4, 16);
 
 /// The tile of an instruction set.
 #[derive(Clone, Copy)]
@@ -121,34 +121,27 @@ pub(crate) struct Strip<'a> {
     pub(crate) tile_rows: usize,
 }
 
-impl Strip<'_> {
-    /// How often a strip asks for memory.
-    pub(crate) fn n_parts(n_rows: usize, tile_rows: usize, n_runs: usize, len: usize) -> usize {
-        n_rows.div_ceil(tile_rows) * n_runs * len.div_ceil(PART)
-    }
-}
-
 /// Computes a strip, and meanwhile asks for memory.
 ///
 /// # Safety
 /// All steps of all runs are readable, also for rows beyond the last that share a block with it; the rows of the output are
 /// writable in the columns of the strip, and touched by nothing else. What is said at the fields holds.
 #[inline]
-pub(crate) unsafe fn multiply(shape: Shape, strip: &Strip<'_>, prefetches: &mut [Prefetch]) {
+pub(crate) unsafe fn multiply(shape: Shape, strip: &Strip<'_>, prefetch: &mut Prefetch) {
     debug_assert!(strip.n_cols <= shape.panels * COLS);
     debug_assert!(strip.tile_rows <= shape.tile_rows() && strip.tile_rows.is_multiple_of(2));
     debug_assert!(strip.n_runs <= 1 || strip.tile_rows.is_multiple_of(ROWS));
     if shape.panels > 1 && strip.n_cols <= COLS {
-        dispatch_to(shape.isa, Tiles::<1> { strip, prefetches });
+        dispatch_to(shape.isa, Tiles::<1> { strip, prefetch });
     } else {
-        dispatch_to(shape.isa, Tiles::<2> { strip, prefetches });
+        dispatch_to(shape.isa, Tiles::<2> { strip, prefetch });
     }
 }
 
 /// The tiles of a strip, of `N` vectors across.
 struct Tiles<'a, const N: usize> {
     strip: &'a Strip<'a>,
-    prefetches: &'a mut [Prefetch],
+    prefetch: &'a mut Prefetch,
 }
 
 impl<const N: usize> Kernel for Tiles<'_, N> {
@@ -156,11 +149,8 @@ impl<const N: usize> Kernel for Tiles<'_, N> {
 
     #[inline(always)]
     fn run<V: Vector>(self) {
-        let Tiles { strip, prefetches } = self;
+        let Tiles { strip, prefetch } = self;
         let n_rows = strip.targets.len();
-        // Rows of the output that are asked for in each part of a tile.
-        let rows_per_part =
-            strip.tile_rows.div_ceil(Strip::n_parts(1, 1, strip.n_runs, strip.steps.len).max(1));
         let mut first = 0;
         while first < n_rows {
             let n = strip.tile_rows.min(n_rows - first);
@@ -168,12 +158,12 @@ impl<const N: usize> Kernel for Tiles<'_, N> {
             // SAFETY: the promise to `multiply`.
             unsafe {
                 match n.next_multiple_of(2) {
-                    2 => tile::<V, 2, N>(strip, first, n, rows_per_part, prefetches),
-                    4 => tile::<V, 4, N>(strip, first, n, rows_per_part, prefetches),
-                    6 => tile::<V, 6, N>(strip, first, n, rows_per_part, prefetches),
-                    8 if V::LANES == COLS => tile::<V, 8, N>(strip, first, n, rows_per_part, prefetches),
-                    10 if V::LANES == COLS => tile::<V, 10, N>(strip, first, n, rows_per_part, prefetches),
-                    12 if V::LANES == COLS => tile::<V, 12, N>(strip, first, n, rows_per_part, prefetches),
+                    2 => tile::<V, 2, N>(strip, first, n, prefetch),
+                    4 => tile::<V, 4, N>(strip, first, n, prefetch),
+                    6 => tile::<V, 6, N>(strip, first, n, prefetch),
+                    8 if V::LANES == COLS => tile::<V, 8, N>(strip, first, n, prefetch),
+                    10 if V::LANES == COLS => tile::<V, 10, N>(strip, first, n, prefetch),
+                    12 if V::LANES == COLS => tile::<V, 12, N>(strip, first, n, prefetch),
                     _ => unreachable!("a tile has 1 to {MAX_ROWS} rows"),
                 }
             }
@@ -191,8 +181,7 @@ unsafe fn tile<V: Vector, const R: usize, const N: usize>(
     strip: &Strip<'_>,
     first: usize,
     n_rows: usize,
-    rows_per_part: usize,
-    prefetches: &mut [Prefetch],
+    prefetch: &mut Prefetch,
 ) {
     let &Strip { n_runs, steps, targets, n_cols, col_stride, write, .. } = strip;
     let targets = &targets[first..first + n_rows];
@@ -200,7 +189,11 @@ unsafe fn tile<V: Vector, const R: usize, const N: usize>(
     let in_rows = col_stride == 1;
     // A panel that does not exist is not used, but is something.
     let last_panel = n_cols.div_ceil(COLS).max(1) - 1;
-    let mut asked = 0;
+    // In each part a line or two of what comes next and a row of the output.
+    let (mut walk, n_lines) = prefetch.next_tile();
+    let two = n_lines * PART.0 > n_runs * steps.len;
+    let part = (n_runs * steps.len / n_lines.max(R)).clamp(PART.0, PART.1);
+    let mut n_parts = 0;
     let mut sums = [[V::splat(0.0); N]; R];
     for run in 0..n_runs {
         let left = left_rows::<R>(strip, first, run);
@@ -213,14 +206,14 @@ unsafe fn tile<V: Vector, const R: usize, const N: usize>(
         let mut left_at = 0;
         let mut n_left = steps.len;
         while n_left > 0 {
-            if in_rows {
-                for i in asked..n_rows.min(asked + rows_per_part) {
-                    (0..n_cols).step_by(COLS).for_each(|j| prefetch_for_writing(target(i).wrapping_add(j)));
-                }
-                asked += rows_per_part;
+            walk.next();
+            if two {
+                walk.next();
             }
-            prefetches.iter_mut().for_each(Prefetch::next_part);
-            let n_steps = n_left.min(PART);
+            let row = target(n_parts.min(n_rows - 1));
+            (0..N * V::LANES).step_by(COLS).for_each(|j| prefetch_for_writing(row.wrapping_add(j)));
+            n_parts += 1;
+            let n_steps = n_left.min(part);
             n_left -= n_steps;
             for _ in 0..n_steps {
                 // SAFETY: in range by the promise to `multiply`.
@@ -241,6 +234,7 @@ unsafe fn tile<V: Vector, const R: usize, const N: usize>(
             }
         }
     }
+    prefetch.asked(walk, n_parts * (1 + usize::from(two)));
     let alpha = V::splat(strip.alpha);
     if !in_rows {
         let mut part = [[0.0; MAX_PANELS * COLS]; R];
@@ -332,6 +326,7 @@ fn prefetch_for_writing(address: *mut f32) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::product::prefetch::Region;
     use crate::testing::{assert_close, random};
 
     /// The tiles of all instruction sets agree with the definition for any size, and write nothing else.
@@ -394,7 +389,7 @@ mod tests {
                         tile_rows,
                     };
                     // SAFETY: all pointers lead into the vectors above, which have whole blocks and panels everywhere.
-                    unsafe { multiply(shape, &strip, &mut []) };
+                    unsafe { multiply(shape, &strip, &mut Prefetch::new([Region::NONE; 2], 1)) };
                     assert_close(&got, &want, 1e-6);
                 }
             }

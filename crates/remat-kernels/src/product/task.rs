@@ -118,15 +118,15 @@ impl<'a, O: Operands> Task<'a, O> {
             } else {
                 self.regions_behind(next, |cols| cols)
             };
-            let n_parts = group.n_parts() * n_panels.div_ceil(self.shape.panels);
-            let mut prefetches = regions.map(|region| Prefetch::new(region, n_parts));
+            let n_tiles = group.n_tiles() * n_panels.div_ceil(self.shape.panels);
+            let mut prefetch = Prefetch::new(regions, n_tiles);
             for col in self.cols.clone().step_by(self.panel_cols()) {
                 let panels = Panels {
                     data: &blocks[(col - self.cols.start) / COLS * panel_len..],
                     run_stride: n_panels * panel_len,
                     panel_stride: panel_len,
                 };
-                group.multiply(panels, self.panels(col), &mut prefetches);
+                group.multiply(panels, self.panels(col), &mut prefetch);
             }
         }
     }
@@ -142,10 +142,8 @@ impl<'a, O: Operands> Task<'a, O> {
         let group = Group::new(self.operands, self.shape, self.alpha, rows, visit, write, left, pointers);
         let [right_behind, left_behind] =
             self.regions_behind(next, |cols| cols.start..cols.end.min(cols.start + self.panel_cols()));
-        let n_tiles = self.cols.len().div_ceil(self.panel_cols());
-        let none = Prefetch::new(Region::NONE, 1);
-        let mut prefetches = [Prefetch::new(left_behind, group.n_parts() * n_tiles), none];
-        for col in self.cols.clone().step_by(self.panel_cols()) {
+        let n_strips = self.cols.len().div_ceil(self.panel_cols());
+        for (strip, col) in self.cols.clone().step_by(self.panel_cols()).enumerate() {
             let cols = self.panels(col);
             for (tap, packed) in visit.taps.clone().zip(packed.chunks_exact_mut(tap_stride.max(1))) {
                 self.operands.pack_right(tap, visit.steps.clone(), cols.clone(), packed);
@@ -155,9 +153,10 @@ impl<'a, O: Operands> Task<'a, O> {
             } else {
                 right_behind
             };
-            prefetches[1] = Prefetch::new(region, group.n_parts());
+            let regions = [region, left_behind.part(strip, n_strips)];
+            let mut prefetch = Prefetch::new(regions, group.n_tiles());
             let panels = Panels { data: packed, run_stride: tap_stride, panel_stride: panel_len };
-            group.multiply(panels, cols, &mut prefetches);
+            group.multiply(panels, cols, &mut prefetch);
         }
     }
 

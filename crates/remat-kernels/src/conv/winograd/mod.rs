@@ -3,7 +3,7 @@
 //! In: an image and the weight. Out: the target image, or the gradient of the weight. A tile of 4×4 outputs sees 6×6 inputs.
 //! Both are transformed (`transform`), and what is left are 36 matrix products of `[tiles, channels]`, one for every
 //! element of a transformed tile. Of the transformed images only what a task works on exists: some tiles in the
-//! memory of its thread, less than a megabyte. The transformed weight, which all tasks read, is in the workspace, already in
+//! memory of its thread, less than the second-level cache holds. The transformed weight, which all tasks read, is in the workspace, already in
 //! the panels that `micro` reads.
 //!
 //! It is another order of sums, with other rounding: it has an error of about 1.5 times that of the plain sum, for which see
@@ -19,6 +19,7 @@ pub(super) use grad_weight::{grad_weight, grad_weight_workspace};
 
 use super::ConvShape;
 use super::indirect::Direction;
+use crate::base::cache::second_level_bytes;
 use crate::base::par;
 use crate::base::raw::Dst;
 use crate::base::scratch::with_scratch;
@@ -30,7 +31,8 @@ use std::ops::Range;
 use tiles::{Image, Place, Tiles};
 use transform::{INPUTS, PRODUCTS, TAPS, Weight, both_ways};
 
-/// Elements of transformed input that a task keeps: with the products of a tile it stays in the second-level cache.
+/// Elements of transformed input that a task keeps at least; more where the second-level cache is larger than a megabyte. Every
+/// task reads the whole transformed weight, so few of them, with many tiles each, read less.
 const KEPT: usize = 160_000;
 /// Most and fewest tiles of a task.
 const MAX_TILES: usize = 48;
@@ -83,7 +85,8 @@ pub(super) fn run(
     });
     let packed = &*packed;
     let n_tiles = shape.n * tiles.per_image();
-    let most = (KEPT / (PRODUCTS * row_stride(tiles.source.c))).clamp(MIN_TILES, MAX_TILES);
+    let kept = KEPT.max((second_level_bytes() >> 20) * KEPT);
+    let most = (kept / (PRODUCTS * row_stride(tiles.source.c))).clamp(MIN_TILES, MAX_TILES);
     let n_tasks = n_tiles.div_ceil(most).next_multiple_of(TASKS);
     let per_task = n_tiles.div_ceil(n_tasks);
     let target = Dst::from(target);
@@ -294,7 +297,7 @@ fn multiply(shape: Shape, operands: &Operands<'_>, out: &mut [f32]) {
     let tile_rows = n_rows.div_ceil(n_rows.div_ceil(shape.tile_rows())).next_multiple_of(2);
     let start = right.as_ptr().wrapping_add(next);
     let next = Region { start, n_runs: n_panels, stride: right_stride, run_len: depth * COLS };
-    let prefetch = Prefetch::new(next, Strip::n_parts(n_rows, tile_rows, 1, depth));
+    let mut prefetch = Prefetch::new([next, Region::NONE], n_rows.div_ceil(tile_rows));
     let strip = Strip {
         n_runs: 1,
         steps: Steps { len: depth, left: left_step },
@@ -309,5 +312,5 @@ fn multiply(shape: Shape, operands: &Operands<'_>, out: &mut [f32]) {
         tile_rows,
     };
     // SAFETY: by the assertions above.
-    unsafe { micro::multiply(shape, &strip, &mut [prefetch]) };
+    unsafe { micro::multiply(shape, &strip, &mut prefetch) };
 }
