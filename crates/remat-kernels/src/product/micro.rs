@@ -31,7 +31,7 @@ pub(crate) const MAX_ROWS: usize = MAX_BLOCKS * ROWS;
 /// first-level cache.
 pub(crate) const DEPTH: usize = 320;
 /// Fewest and most steps between which memory is asked for.
-const PART: (usize, usize) = (4, 16);
+const PART: (usize, usize) = (4, 64);
 
 /// The tile of an instruction set.
 #[derive(Clone, Copy)]
