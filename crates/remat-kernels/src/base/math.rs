@@ -1,7 +1,6 @@
 //! Exponential functions and what is made of them, without branches, so that they become vector code.
 //!
-//! [`exp`] is a function of one `f32`, and the compiler makes vectors of loops over it. The others take any `Lanes`.
-//! They are polynomials, after a reduction of the range and a look into a table of eight numbers where there is an
+//! [`exp`] is also a function of one `f32`, and the compiler makes vectors of loops over it. All take any `Lanes`. They are polynomials, after a reduction of the range and a look into a table of eight numbers where there is an
 //! exponential. The coefficients interpolate the function at Chebyshev nodes or make the largest error smallest. Not a
 //! number in gives not a number out. Multiply-adds are fused everywhere (`mul_add` rounds once on every CPU, in a library
 //! call where there is no instruction), so the bits are the same on every CPU. Products have a faster one of their own.
@@ -13,15 +12,13 @@
 
 mod lanes;
 
-pub(crate) use lanes::{BUNDLE, Bundle, Lanes};
+pub(crate) use lanes::{BUNDLE, Bundle, Lanes, MANTISSA_BITS};
 #[cfg(target_arch = "x86_64")]
 pub(crate) use lanes::{ROOT_BITS, SHIFT};
 
 /// `1.5 * 2^23 + 127`: adding it rounds a small number `n` to an integer, and the low bits of the sum are then `n + 127`,
 /// the exponent field of `2^n`.
 const ROUND: f32 = 12_583_039.0;
-/// Bits of an `f32` below its exponent field.
-const MANTISSA_BITS: u32 = 23;
 /// `ln 2` in two parts; the first has so few bits that its product with an exponent is exact.
 const LN_2_HIGH: f32 = 355.0 / 512.0;
 const LN_2_LOW: f32 = (std::f64::consts::LN_2 - 355.0 / 512.0) as f32;
@@ -29,18 +26,22 @@ const LN_2_LOW: f32 = (std::f64::consts::LN_2 - 355.0 / 512.0) as f32;
 /// `e^x`, within 2 units in the last place for `x` in `-87.3..88.3`; below it zero, above it infinity.
 #[inline(always)]
 pub fn exp(x: f32) -> f32 {
-    // Comparisons rather than `clamp`, because they let not-a-number through and need no call. At these ends the factor
-    // 2^n below is infinity and zero.
-    let x = if x > 89.0 { 89.0 } else { x };
-    let x = if x < -88.0 { -88.0 } else { x };
+    exp_lanes(x)
+}
+
+/// [`exp`] of numbers side by side.
+#[inline(always)]
+pub(crate) fn exp_lanes<T: Lanes>(x: T) -> T {
+    // At these ends the factor 2^n below is infinity and zero.
+    let x = x.at_most(89.0).at_least(-88.0);
     // x = n ln 2 + r with |r| <= ln(2) / 2.
-    let shifted = x.mul_add(std::f32::consts::LOG2_E, ROUND);
-    let n = shifted - ROUND;
-    let r = n.mul_add(-LN_2_LOW, n.mul_add(-LN_2_HIGH, x));
+    let shifted = x.mul_add(T::splat(std::f32::consts::LOG2_E), T::splat(ROUND));
+    let n = shifted - T::splat(ROUND);
+    let r = n.mul_add(T::splat(-LN_2_LOW), n.mul_add(T::splat(-LN_2_HIGH), x));
     // e^r = 1 + r + r² q(r); relative error of the approximation 1e-8.
     let q = degree_4(r, [0.5, 0.166_665_77, 0.041_666_553, 0.008_363_233, 0.001_392_625_1]);
-    let power = 1.0 + (r * r).mul_add(q, r);
-    power * f32::from_bits(shifted.to_bits() << MANTISSA_BITS)
+    let power = T::splat(1.0) + (r * r).mul_add(q, r);
+    power * shifted.low_bits_as_exponent()
 }
 
 /// `a * b + c`, rounded once, like [`f32::mul_add`], in vector code where the target has no instruction for it. There
@@ -170,11 +171,11 @@ fn half_plus_odd<T: Lanes, const N: usize>(x: T, end: f32, p: [f32; N]) -> T {
 /// `c[0] + c[1] x + … + c[4] x⁴`; in short chains of dependent operations, which limit the speed
 /// more than the number of operations does.
 #[inline(always)]
-fn degree_4(x: f32, c: [f32; 5]) -> f32 {
+fn degree_4<T: Lanes>(x: T, c: [f32; 5]) -> T {
     let x2 = x * x;
-    let low = c[1].mul_add(x, c[0]);
-    let high = c[3].mul_add(x, c[2]);
-    c[4].mul_add(x2, high).mul_add(x2, low)
+    let low = T::splat(c[1]).mul_add(x, T::splat(c[0]));
+    let high = T::splat(c[3]).mul_add(x, T::splat(c[2]));
+    T::splat(c[4]).mul_add(x2, high).mul_add(x2, low)
 }
 
 /// `c[0] + c[1] x + … + c[N - 1] x^(N - 1)`, more than eight terms: eight in one chain and the rest in another. Even and

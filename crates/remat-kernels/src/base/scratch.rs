@@ -36,6 +36,20 @@ pub(crate) fn with_scratch<R>(len: usize, task: impl FnOnce(&mut [f32]) -> R) ->
     SCRATCH.with_borrow_mut(|scratch| task(scratch.get(len)))
 }
 
+/// [`with_scratch`] for buffers of several lengths, each of which begins with a cache line.
+pub(crate) fn with_scratches<const N: usize, R>(
+    lens: [usize; N],
+    task: impl FnOnce([&mut [f32]; N]) -> R,
+) -> R {
+    with_scratch(lens.iter().map(|len| len.next_multiple_of(LINE)).sum(), |mut rest| {
+        task(lens.map(|len| {
+            let (buffer, behind) = std::mem::take(&mut rest).split_at_mut(len.next_multiple_of(LINE));
+            rest = behind;
+            &mut buffer[..len]
+        }))
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -12,11 +12,11 @@ use crate::base::scratch::with_scratch;
 use crate::base::simd::wide;
 
 /// Sums kept side by side along a row.
-const LANES: usize = 16;
+pub(crate) const LANES: usize = 16;
 /// Sums in `f32` along a row: more, because each waits for the one before it.
-const WIDE: usize = 2 * LANES;
+pub(crate) const WIDE: usize = 2 * LANES;
 /// Elements of a row that are added in `f32`: eight terms for every sum.
-const BLOCK: usize = 8 * WIDE;
+pub(crate) const BLOCK: usize = 8 * WIDE;
 /// Columns whose sums are read, changed and written together.
 pub(crate) const COLUMNS: usize = 32;
 /// Rows whose terms are added in `f32` before they join the `f64` sums of the columns.

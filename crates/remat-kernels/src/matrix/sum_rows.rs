@@ -6,11 +6,15 @@
 
 use crate::base::par;
 use crate::base::simd::wide;
+use crate::base::vector::{Kernel, Vector, dispatch};
+use crate::loops::rows::CLOSE;
 
 /// Rows that one task adds up in order.
 const CHUNK: usize = 256;
 /// Columns that one task handles.
 const COLUMNS: usize = 1024;
+/// Columns of narrow rows whose sums are kept in registers.
+const TOGETHER: usize = 64;
 
 /// Elements of workspace that [`sum_rows`] needs.
 pub fn workspace(rows: usize, cols: usize) -> usize {
@@ -52,9 +56,17 @@ pub fn sum_rows(x: &[f32], out: &mut [f32], workspace: &mut [f32]) {
     out.copy_from_slice(&partials[..cols]);
 }
 
+/// Adds up `rows` rows of width `cols`, for the columns from `first` that `out` stands for.
+fn sum_chunk(x: &[f32], rows: usize, cols: usize, first: usize, out: &mut [f32]) {
+    if cols <= CLOSE {
+        dispatch(NarrowRows { x: &x[..rows * cols], cols, out });
+    } else {
+        sum_wide_rows(x, rows, cols, first, out);
+    }
+}
+
 wide! {
-    /// Adds up `rows` rows of width `cols`, for the columns from `first` that `out` stands for.
-    fn sum_chunk(x: &[f32], rows: usize, cols: usize, first: usize, out: &mut [f32]) {
+    fn sum_wide_rows(x: &[f32], rows: usize, cols: usize, first: usize, out: &mut [f32]) {
         let width = out.len();
         let row = |r: usize| &x[r * cols + first..][..width];
         // Four rows at a time, so that `out` is read and written once for four additions.
@@ -71,6 +83,84 @@ wide! {
                 *out += x;
             }
         }
+    }
+}
+
+/// Sums of rows with few columns: some columns at a time, whose sums stay in registers over all rows. Rows so short are
+/// read in full anyway, whatever the order.
+struct NarrowRows<'a> {
+    x: &'a [f32],
+    cols: usize,
+    out: &'a mut [f32],
+}
+
+impl Kernel for NarrowRows<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<V: Vector>(self) {
+        let NarrowRows { x, cols, out } = self;
+        assert!(cols == out.len() && x.len().is_multiple_of(cols.max(1)), "all columns of whole rows");
+        let (rows, mut at) = (x.len() / cols.max(1), 0);
+        while at < cols {
+            let (x, out, left) = (x.as_ptr().wrapping_add(at), out.as_mut_ptr().wrapping_add(at), cols - at);
+            // SAFETY: as many columns from `at` on exist in every row and in `out`.
+            unsafe {
+                if left >= TOGETHER {
+                    match V::LANES {
+                        16 => sum_columns::<V, { TOGETHER / 16 }>(x, rows, cols, V::LANES, out),
+                        _ => sum_columns::<V, { TOGETHER / 8 }>(x, rows, cols, V::LANES, out),
+                    }
+                    at += TOGETHER;
+                } else {
+                    sum_columns::<V, 1>(x, rows, cols, left.min(V::LANES), out);
+                    at += V::LANES;
+                }
+            }
+        }
+    }
+}
+
+/// Sums of `N` vectors of columns, of whose last one `n_last` columns exist.
+///
+/// # Safety
+/// So many elements of every row are readable, and of `out` writable.
+#[inline(always)]
+unsafe fn sum_columns<V: Vector, const N: usize>(
+    x: *const f32,
+    rows: usize,
+    cols: usize,
+    n_last: usize,
+    out: *mut f32,
+) {
+    let row = |r: usize| {
+        let mut row = [V::splat(0.0); N];
+        for (j, row) in row.iter_mut().enumerate() {
+            let x = x.wrapping_add(r * cols + j * V::LANES);
+            // SAFETY: the caller's promise.
+            *row = unsafe {
+                if j + 1 < N || n_last == V::LANES { V::load(x) } else { V::load_first(x, n_last) }
+            };
+        }
+        row
+    };
+    let mut sums = [V::splat(0.0); N];
+    let whole = rows / 4 * 4;
+    for r in (0..whole).step_by(4) {
+        let (x0, x1, x2, x3) = (row(r), row(r + 1), row(r + 2), row(r + 3));
+        for (j, sum) in sums.iter_mut().enumerate() {
+            *sum = *sum + ((x0[j] + x1[j]) + (x2[j] + x3[j]));
+        }
+    }
+    for r in whole..rows {
+        for (sum, x) in sums.iter_mut().zip(row(r)) {
+            *sum = *sum + x;
+        }
+    }
+    for (j, sum) in sums.into_iter().enumerate() {
+        let n = if j + 1 < N { V::LANES } else { n_last };
+        // SAFETY: as above.
+        unsafe { sum.store_first(out.add(j * V::LANES), n) };
     }
 }
 

@@ -5,16 +5,14 @@
 //!
 //! With `x̂ = (x - centre) rstd` and `g = dy weight`: `dx = rstd (g - mean(g) - x̂ mean(g x̂))`, the means being over the
 //! row; `dbias = Σ_rows dy`, `dweight = Σ_rows dy x̂`. RMS norm has the centre 0 and no `mean(g)`. A row stays in the
-//! first-level cache between its sums and its gradient, and so do the sums of the columns. Rows come one after the other:
-//! several at a time would be as many places to read and write, which the processor cannot predict.
+//! first-level cache between its sums and its gradient, and so do the sums of the columns.
 
 use std::ops::Range;
 
 use crate::base::raw::{Dst, Src};
-use crate::base::simd::wide;
-use crate::loops::rows::{
-    COLUMNS, ColumnMoments, ColumnSums, column_moments_workspace, sum_columns, sum_row,
-};
+use crate::base::vector::{Kernel, Vector, dispatch};
+use crate::loops::row_sums::{RowSums, load};
+use crate::loops::rows::{COLUMNS, ColumnMoments, ColumnSums, column_moments_workspace, sum_columns};
 
 /// What the gradient reads; `x` and `dy` may be the memory of `dx`.
 #[derive(Clone, Copy)]
@@ -52,60 +50,168 @@ struct Row {
     slope: f32,
 }
 
-wide! {
-    fn grad_rows(inputs: Inputs<'_>, dx: Dst<'_>, rows: Range<usize>, sums: &mut ColumnSums<'_>) {
+fn grad_rows(inputs: Inputs<'_>, dx: Dst<'_>, rows: Range<usize>, sums: &mut ColumnSums<'_>) {
+    if !rows.is_empty() {
+        dispatch(GradRows { inputs, dx, rows, sums });
+    }
+}
+
+struct GradRows<'a, 's> {
+    inputs: Inputs<'a>,
+    dx: Dst<'a>,
+    rows: Range<usize>,
+    sums: &'a mut ColumnSums<'s>,
+}
+
+impl Kernel for GradRows<'_, '_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<V: Vector>(self) {
+        // Numbers of vectors cannot be computed from their width where types are written.
+        if V::LANES == 16 { self.rows::<V, 2>() } else { self.rows::<V, 4>() }
+    }
+}
+
+impl GradRows<'_, '_> {
+    /// The gradient of a row and the sums of the next one in the same loop: so memory is asked for all the time, and
+    /// nothing waits for the constants of a row.
+    #[inline(always)]
+    fn rows<V: Vector, const K: usize>(self) {
+        let GradRows { inputs, dx, rows, sums } = self;
         let cols = inputs.weight.len();
         let whole = cols / COLUMNS * COLUMNS;
-        for row in rows {
-            let row = row_constants(inputs, row);
+        let centre = |row: usize| inputs.mean.map_or(0.0, |mean| mean[row]);
+        let place = |row: usize| Place::new(inputs, dx, row);
+        let mut of_row = RowSums::<V, K, 2>::new();
+        for at in (0..whole).step_by(COLUMNS) {
+            // SAFETY: columns of a row.
+            unsafe { add_terms(place(rows.start), at, centre(rows.start), &mut of_row) };
+        }
+        for row in rows.clone() {
+            let constants = row_constants(inputs, row, whole, centre(row), of_row);
+            // Behind the last row comes the last row once more, for nothing.
+            let next = (row + 1).min(rows.end - 1);
+            let (this_place, next_place, next_centre) = (place(row), place(next), centre(next));
+            of_row = RowSums::new();
             let mut near = sums.next_row();
+            let near_places = near.each_mut().map(|near| near[..cols].as_mut_ptr());
             for at in (0..whole).step_by(COLUMNS) {
-                grad_columns::<COLUMNS>(inputs, dx, row, at, &mut near);
+                // SAFETY: columns of rows, of which the first one belongs to this task alone.
+                unsafe {
+                    add_terms(next_place, at, next_centre, &mut of_row);
+                    grad_vectors::<V, K>(this_place, constants, at, near_places);
+                }
             }
             for at in whole..cols {
-                grad_columns::<1>(inputs, dx, row, at, &mut near);
+                grad_column(inputs, dx, constants, at, &mut near);
             }
         }
     }
 }
 
+/// Where a row lies; every pointer leads to as many elements as the weight has.
+#[derive(Clone, Copy)]
+struct Place {
+    x: *const f32,
+    dy: *const f32,
+    weight: *const f32,
+    dx: *mut f32,
+}
+
+impl Place {
+    #[inline(always)]
+    fn new(inputs: Inputs<'_>, dx: Dst<'_>, row: usize) -> Place {
+        let cols = inputs.weight.len();
+        let [x, dy] = [inputs.x, inputs.dy].map(|input| input.part(row * cols, cols).address());
+        Place { x, dy, weight: inputs.weight.as_ptr(), dx: dx.part(row * cols, cols).address().cast_mut() }
+    }
+}
+
+/// Adds the terms of `COLUMNS` columns to the sums of a row.
+///
+/// # Safety
+/// The row has so many columns from `at` on.
 #[inline(always)]
-fn row_constants(inputs: Inputs<'_>, row: usize) -> Row {
+unsafe fn add_terms<V: Vector, const K: usize>(
+    place: Place,
+    at: usize,
+    centre: f32,
+    of_row: &mut RowSums<V, K, 2>,
+) {
+    // SAFETY: the caller's promise.
+    let [x, dy, weight] = unsafe { [place.x, place.dy, place.weight].map(|from| load::<V, K>(from.add(at))) };
+    let centre = V::splat(centre);
+    let [sums, moments] = &mut of_row.partial;
+    for i in 0..K {
+        let g = dy[i] * weight[i];
+        sums[i] = sums[i] + g;
+        moments[i] = g.mul_add(x[i] - centre, moments[i]);
+    }
+    of_row.added(at);
+}
+
+/// The constants of a row, from the sums over its columns below `whole`.
+#[inline(always)]
+fn row_constants<V: Vector, const K: usize>(
+    inputs: Inputs<'_>,
+    row: usize,
+    whole: usize,
+    centre: f32,
+    of_row: RowSums<V, K, 2>,
+) -> Row {
     let cols = inputs.weight.len();
-    let start = row * cols;
-    let (centre, inverse) = (inputs.mean.map_or(0.0, |mean| mean[row]), inputs.rstd[row]);
-    let operands = [(inputs.x, start), (inputs.dy, start), (Src::from(inputs.weight), 0)];
-    let [sum, moment] = sum_row(operands, cols, |[x, dy, weight], [sum, moment]| {
-        let g = dy * weight;
-        [sum + g, g.mul_add(x - centre, moment)]
+    let (start, inverse) = (row * cols, inputs.rstd[row]);
+    let rest = (whole..cols).map(|at| {
+        let ([x], [dy]) = (inputs.x.array(start + at), inputs.dy.array(start + at));
+        let g: f32 = dy * inputs.weight[at];
+        [0.0 + g, g.mul_add(x - centre, 0.0)]
     });
+    let [sum, moment] = of_row.finish(whole, rest);
     let mean = |sum: f64| (sum / cols as f64) as f32;
     let offset = if inputs.mean.is_some() { mean(sum) } else { 0.0 };
     Row { start, centre, inverse, offset, slope: mean(moment * f64::from(inverse)) }
 }
 
-/// Columns `at..at + W` of a row.
+/// Columns `at..at + COLUMNS` of a row.
+///
+/// # Safety
+/// The row and the sums have so many columns from `at` on, and nothing else touches them.
 #[inline(always)]
-fn grad_columns<const W: usize>(
-    inputs: Inputs<'_>,
-    dx: Dst<'_>,
+unsafe fn grad_vectors<V: Vector, const K: usize>(
+    place: Place,
     row: Row,
     at: usize,
-    [sums, moments]: &mut [&mut [f32]; 2],
+    [sums, moments]: [*mut f32; 2],
 ) {
-    let weight: [f32; W] = Src::from(inputs.weight).array(at);
-    let (x, dy): ([f32; W], [f32; W]) = (inputs.x.array(row.start + at), inputs.dy.array(row.start + at));
-    let (sums, moments) = (&mut sums[at..at + W], &mut moments[at..at + W]);
-    let mut out = [0.0; W];
-    for c in 0..W {
-        let normalised = (x[c] - row.centre) * row.inverse;
-        sums[c] += dy[c];
-        moments[c] = dy[c].mul_add(normalised, moments[c]);
-        let g = dy[c].mul_add(weight[c], -row.offset);
-        out[c] = row.inverse * normalised.mul_add(-row.slope, g);
+    // SAFETY: the caller's promise.
+    let [x, dy, weight] = unsafe { [place.x, place.dy, place.weight].map(|from| load::<V, K>(from.add(at))) };
+    let (centre, inverse) = (V::splat(row.centre), V::splat(row.inverse));
+    let (minus_offset, slope) = (V::splat(-row.offset), V::splat(row.slope));
+    for i in 0..K {
+        let normalised = (x[i] - centre) * inverse;
+        let g = dy[i].mul_add(weight[i], minus_offset);
+        let at = at + i * V::LANES;
+        // SAFETY: as above; all elements that are written have been read.
+        unsafe {
+            let (sum, moment) = (sums.add(at), moments.add(at));
+            (V::load(sum) + dy[i]).store(sum);
+            dy[i].mul_add(normalised, V::load(moment)).store(moment);
+            (inverse * normalised.neg_mul_add(slope, g)).store(place.dx.add(at));
+        }
     }
-    // SAFETY: the row belongs to this task alone, and its elements here have been read.
-    unsafe { dx.write(row.start + at, &out) }
+}
+
+/// One column of a row.
+#[inline(always)]
+fn grad_column(inputs: Inputs<'_>, dx: Dst<'_>, row: Row, at: usize, [sums, moments]: &mut [&mut [f32]; 2]) {
+    let ([x], [dy]): ([f32; 1], [f32; 1]) = (inputs.x.array(row.start + at), inputs.dy.array(row.start + at));
+    let normalised = (x - row.centre) * row.inverse;
+    sums[at] += dy;
+    moments[at] = dy.mul_add(normalised, moments[at]);
+    let g = dy.mul_add(inputs.weight[at], -row.offset);
+    // SAFETY: the row belongs to this task alone, and its element here has been read.
+    unsafe { dx.write(row.start + at, &[row.inverse * normalised.mul_add(-row.slope, g)]) }
 }
 
 /// The test of the gradients that both have.

@@ -10,9 +10,9 @@ use std::ops::Range;
 
 use crate::base::par;
 use crate::base::raw::{Dst, Src};
+use crate::base::rng::{HALVES, Key, halves_from};
 #[cfg(target_arch = "x86_64")]
-use crate::base::rng::VectorDraws;
-use crate::base::rng::{GROUPS, HALVES, Key, halves_from};
+use crate::base::rng::{VectorDraws, WideDraws};
 
 /// Possible draws.
 const DRAWS: u32 = 1 << 16;
@@ -49,8 +49,17 @@ fn dropout_range(x: Src<'_>, p: f32, key: Key, first: u64, y: Dst<'_>, range: Ra
             let draws = VectorDraws::new(key);
             drop_elements(x, rule, |index| draws.halves_from(index), first, y, range);
         }
-        if crate::base::isa::has_avx2() {
+        #[target_feature(enable = "avx512f,avx512vl,avx512bw,avx512dq,avx2")]
+        fn avx512(x: Src<'_>, rule: Rule, key: Key, first: u64, y: Dst<'_>, range: Range<usize>) {
+            let draws = WideDraws::new(key);
+            drop_elements(x, rule, |index| draws.halves_from(index), first, y, range);
+        }
+        if crate::base::isa::has_avx512() {
             // SAFETY: the processor has what was chosen.
+            return unsafe { avx512(x, rule, key, first, y, range) };
+        }
+        if crate::base::isa::has_avx2() {
+            // SAFETY: as above.
             return unsafe { avx2(x, rule, key, first, y, range) };
         }
     }
@@ -59,7 +68,7 @@ fn dropout_range(x: Src<'_>, p: f32, key: Key, first: u64, y: Dst<'_>, range: Ra
 
 /// The numbers of a few groups are drawn while the elements before them are on their way from memory.
 #[inline(always)]
-fn drop_elements(
+fn drop_elements<const GROUPS: usize>(
     x: Src<'_>,
     rule: Rule,
     draw: impl Fn(u64) -> [[u32; HALVES / 2]; GROUPS],

@@ -20,11 +20,11 @@ pub use crate::product::micro::Write;
 /// A matrix that is read: element `(i, j)` is `data[i * row_stride + j * col_stride]`.
 #[derive(Clone, Copy)]
 pub struct Mat<'a> {
-    data: &'a [f32],
-    rows: usize,
-    cols: usize,
-    row_stride: usize,
-    col_stride: usize,
+    pub(super) data: &'a [f32],
+    pub(super) rows: usize,
+    pub(super) cols: usize,
+    pub(super) row_stride: usize,
+    pub(super) col_stride: usize,
 }
 
 impl<'a> Mat<'a> {
@@ -64,11 +64,11 @@ impl<'a> Mat<'a> {
 
 /// A matrix that is written; like [`Mat`], but no two elements share storage.
 pub struct MatMut<'a> {
-    ptr: *mut f32,
-    rows: usize,
-    cols: usize,
-    row_stride: usize,
-    col_stride: usize,
+    pub(super) ptr: *mut f32,
+    pub(super) rows: usize,
+    pub(super) cols: usize,
+    pub(super) row_stride: usize,
+    pub(super) col_stride: usize,
     _life: PhantomData<&'a mut [f32]>,
 }
 

@@ -9,7 +9,8 @@
 //! 5. `group`: some rows of the output in one visit of their sums;
 //! 6. `tiles`: cutting the output into tasks, by shape;
 //! 7. `task`: the loops around all of these;
-//! 8. `gemm`: the product of two strided matrices.
+//! 8. `gemm`: the product of two strided matrices;
+//! 9. `small`: products of matrices that lie in the caches and are packed once for several of them.
 //!
 //! **Why by hand.** The `gemm` and `matrixmultiply` crates take two matrices. A convolution would have to copy its
 //! receptive fields into one first; here it reads the image where it lies. When the `gemm` crate divides work among
@@ -22,5 +23,6 @@ pub(crate) mod micro;
 pub(crate) mod operands;
 pub(crate) mod panel;
 pub(crate) mod prefetch;
+pub(crate) mod small;
 pub(crate) mod task;
 pub(crate) mod tiles;

@@ -64,6 +64,14 @@ impl Prefetch {
         (self.walk, self.lines_per_tile.min(self.n_lines))
     }
 
+    /// Asks for the lines of a tile all at once, for tiles that need few.
+    #[inline(always)]
+    pub(crate) fn ask_for_tile(&mut self) {
+        let (mut walk, n_lines) = self.next_tile();
+        (0..n_lines).for_each(|_| walk.next());
+        self.asked(walk, n_lines);
+    }
+
     /// The tile has asked for `n_lines` at least, up to `walk`.
     #[inline(always)]
     pub(crate) fn asked(&mut self, walk: Walk, n_lines: usize) {

@@ -31,11 +31,16 @@ pub(crate) trait Lanes:
 
     /// `2^(m / 8 - 127)`, where `m` are the low bits of `self`, read as an integer.
     fn low_bits_as_eighths(self) -> Self;
+
+    /// `2^(m - 127)`, where `m` are the low bits of `self`, read as an integer.
+    fn low_bits_as_exponent(self) -> Self;
 }
 
 /// `2^0`, `2^(1/8)`, … `2^(7/8)`.
 const ROOTS: [f32; 8] =
     [1.0, 1.090_507_7, 1.189_207_1, 1.296_839_6, SQRT_2, 1.542_210_8, 1.681_792_9, 1.834_008_1];
+/// Bits of an `f32` below its exponent field.
+pub(crate) const MANTISSA_BITS: u32 = 23;
 /// What moves the bits above the lowest three to the exponent field of an `f32`.
 pub(crate) const SHIFT: u32 = 20;
 /// The bits of the roots, without what the exponent 0 and the lowest three bits of the number that is shifted add to them.
@@ -80,11 +85,16 @@ impl Lanes for f32 {
         let bits = self.to_bits();
         f32::from_bits(ROOT_BITS[(bits % 8) as usize].wrapping_add(bits << SHIFT))
     }
+
+    #[inline(always)]
+    fn low_bits_as_exponent(self) -> f32 {
+        f32::from_bits(self.to_bits() << MANTISSA_BITS)
+    }
 }
 
 /// Vectors side by side.
 #[derive(Clone, Copy)]
-pub(crate) struct Bundle<V, const K: usize>([V; K]);
+pub(crate) struct Bundle<V, const K: usize>(pub(crate) [V; K]);
 
 /// Numbers that go through a function together, whatever the width of a vector is.
 pub(crate) const BUNDLE: usize = 32;
@@ -183,5 +193,10 @@ impl<V: Vector, const K: usize> Lanes for Bundle<V, K> {
     #[inline(always)]
     fn low_bits_as_eighths(self) -> Self {
         self.each(V::low_bits_as_eighths)
+    }
+
+    #[inline(always)]
+    fn low_bits_as_exponent(self) -> Self {
+        self.each(V::low_bits_as_exponent)
     }
 }

@@ -10,7 +10,7 @@ use std::arch::x86_64::{
 use std::ops::{Add, Div, Mul, Sub};
 
 use super::{Kernel, Vector};
-use crate::base::math::{ROOT_BITS, SHIFT};
+use crate::base::math::{MANTISSA_BITS, ROOT_BITS, SHIFT};
 
 /// Runs a kernel with these vectors.
 #[target_feature(enable = "avx2,fma")]
@@ -119,6 +119,15 @@ unsafe impl Vector for V8 {
             let root = _mm256_permutevar8x32_epi32(roots, bits);
             let exponent = _mm256_slli_epi32::<{ SHIFT as i32 }>(bits);
             _mm256_castsi256_ps(_mm256_add_epi32(root, exponent))
+        })
+    }
+
+    #[inline(always)]
+    fn low_bits_as_exponent(self) -> V8 {
+        // SAFETY: as in `splat`.
+        V8(unsafe {
+            let bits = _mm256_castps_si256(self.0);
+            _mm256_castsi256_ps(_mm256_slli_epi32::<{ MANTISSA_BITS as i32 }>(bits))
         })
     }
 

@@ -10,7 +10,7 @@ use std::arch::x86_64::{
 use std::ops::{Add, Div, Mul, Sub};
 
 use super::{Kernel, Vector};
-use crate::base::math::{ROOT_BITS, SHIFT};
+use crate::base::math::{MANTISSA_BITS, ROOT_BITS, SHIFT};
 
 /// Runs a kernel with these vectors.
 #[target_feature(enable = "avx512f,avx512vl,avx512bw,avx512dq,avx2,fma")]
@@ -115,6 +115,15 @@ unsafe impl Vector for V16 {
             let root = _mm512_permutexvar_epi32(bits, roots);
             let exponent = _mm512_slli_epi32::<{ SHIFT }>(bits);
             _mm512_castsi512_ps(_mm512_add_epi32(root, exponent))
+        })
+    }
+
+    #[inline(always)]
+    fn low_bits_as_exponent(self) -> V16 {
+        // SAFETY: as in `splat`.
+        V16(unsafe {
+            let bits = _mm512_castps_si512(self.0);
+            _mm512_castsi512_ps(_mm512_slli_epi32::<MANTISSA_BITS>(bits))
         })
     }
 

@@ -64,6 +64,9 @@ pub(crate) unsafe trait Vector:
     /// `2^(m / 8 - 127)`, where `m` are the low bits of `self`, read as an integer.
     fn low_bits_as_eighths(self) -> Self;
 
+    /// `2^(m - 127)`, where `m` are the low bits of `self`, read as an integer.
+    fn low_bits_as_exponent(self) -> Self;
+
     /// The same vectors; whatever is computed from one of them comes after all of them in the machine code.
     #[inline(always)]
     fn in_step<const K: usize>(vectors: [Self; K]) -> [Self; K] {
@@ -122,7 +125,7 @@ mod tests {
         fn run<V: Vector>(self) -> Vec<u32> {
             let mut all = Vec::new();
             let mut out = vec![7.0f32; self.x.len()];
-            for operation in 0..10 {
+            for operation in 0..11 {
                 let mut at = 0;
                 while at < self.x.len() {
                     let n = V::LANES.min(self.x.len() - at);
@@ -142,6 +145,7 @@ mod tests {
                             6 => x.at_most(y),
                             7 => x.at_least(y),
                             8 => x.low_bits_as_eighths(),
+                            9 => x.low_bits_as_exponent(),
                             _ => V::in_step([x, y])[1],
                         };
                         result.store_first(out.as_mut_ptr().add(at), n);

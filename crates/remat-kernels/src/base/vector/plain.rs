@@ -105,4 +105,9 @@ unsafe impl<const N: usize> Vector for Plain<N> {
     fn low_bits_as_eighths(self) -> Self {
         self.each(self, |x, _| Lanes::low_bits_as_eighths(x))
     }
+
+    #[inline(always)]
+    fn low_bits_as_exponent(self) -> Self {
+        self.each(self, |x, _| Lanes::low_bits_as_exponent(x))
+    }
 }
