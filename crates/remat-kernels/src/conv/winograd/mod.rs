@@ -31,8 +31,8 @@ use std::ops::Range;
 use tiles::{Image, Place, Tiles};
 use transform::{INPUTS, PRODUCTS, TAPS, Weight, both_ways};
 
-/// Elements of transformed input that a task keeps at least; more where the second-level cache is larger than a megabyte. Every
-/// task reads the whole transformed weight, so few of them, with many tiles each, read less.
+/// Elements of transformed input that a task keeps, twice as many where the second-level cache has two megabytes. Every task
+/// reads the whole transformed weight, so few of them, with many tiles each, read less.
 const KEPT: usize = 160_000;
 /// Most and fewest tiles of a task.
 const MAX_TILES: usize = 48;
@@ -85,7 +85,7 @@ pub(super) fn run(
     });
     let packed = &*packed;
     let n_tiles = shape.n * tiles.per_image();
-    let kept = KEPT.max((second_level_bytes() >> 20) * KEPT);
+    let kept = KEPT * if second_level_bytes() >= 2 << 20 { 2 } else { 1 };
     let most = (kept / (PRODUCTS * row_stride(tiles.source.c))).clamp(MIN_TILES, MAX_TILES);
     let n_tasks = n_tiles.div_ceil(most).next_multiple_of(TASKS);
     let per_task = n_tiles.div_ceil(n_tasks);
