@@ -30,8 +30,8 @@ pub(crate) const MAX_ROWS: usize = MAX_BLOCKS * ROWS;
 /// Steps that are worth one visit of the output, and few enough for a panel of the right operand to stay in the
 /// first-level cache.
 pub(crate) const DEPTH: usize = 320;
-/// Fewest and most steps between which memory is asked for.
-const PART: (usize, usize) = (4, 64);
+/// Most steps between which memory is asked for.
+const PART: usize = 64;
 
 /// The tile of an instruction set.
 #[derive(Clone, Copy)]
@@ -189,10 +189,18 @@ unsafe fn tile<V: Vector, const R: usize, const N: usize>(
     let in_rows = col_stride == 1;
     // A panel that does not exist is not used, but is something.
     let last_panel = n_cols.div_ceil(COLS).max(1) - 1;
-    // In each part a line or two of what comes next and a row of the output.
+    // A wide tile asks for a line or two of what comes next and for a row of the output, every few steps. A narrow one has a
+    // quarter of the work and needs a quarter of the lines: it asks for several at once, and seldom.
+    let is_wide = V::LANES == COLS;
     let (mut walk, n_lines) = prefetch.next_tile();
-    let two = n_lines * PART.0 > n_runs * steps.len;
-    let part = (n_runs * steps.len / n_lines.max(R)).clamp(PART.0, PART.1);
+    let part = (n_runs * steps.len / n_lines.max(R)).clamp(if is_wide { 4 } else { 32 }, PART);
+    let lines_per_part = n_lines.div_ceil((n_runs * steps.len.div_ceil(part)).max(1));
+    let ask_for_row = |i: usize| {
+        (0..N * V::LANES).step_by(COLS).for_each(|j| prefetch_for_writing(target(i).wrapping_add(j)));
+    };
+    if !is_wide && in_rows {
+        (0..n_rows).for_each(ask_for_row);
+    }
     let mut n_parts = 0;
     let mut sums = [[V::splat(0.0); N]; R];
     for run in 0..n_runs {
@@ -206,12 +214,15 @@ unsafe fn tile<V: Vector, const R: usize, const N: usize>(
         let mut left_at = 0;
         let mut n_left = steps.len;
         while n_left > 0 {
-            walk.next();
-            if two {
+            if is_wide {
                 walk.next();
+                if lines_per_part > 1 {
+                    walk.next();
+                }
+                ask_for_row(n_parts.min(n_rows - 1));
+            } else {
+                (0..lines_per_part).for_each(|_| walk.next());
             }
-            let row = target(n_parts.min(n_rows - 1));
-            (0..N * V::LANES).step_by(COLS).for_each(|j| prefetch_for_writing(row.wrapping_add(j)));
             n_parts += 1;
             let n_steps = n_left.min(part);
             n_left -= n_steps;
@@ -234,7 +245,7 @@ unsafe fn tile<V: Vector, const R: usize, const N: usize>(
             }
         }
     }
-    prefetch.asked(walk, n_parts * (1 + usize::from(two)));
+    prefetch.asked(walk, n_parts * if is_wide { lines_per_part.clamp(1, 2) } else { lines_per_part });
     let alpha = V::splat(strip.alpha);
     if !in_rows {
         let mut part = [[0.0; MAX_PANELS * COLS]; R];
