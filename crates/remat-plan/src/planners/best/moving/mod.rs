@@ -9,6 +9,7 @@
 mod polish;
 #[cfg(test)]
 mod timetable_test;
+pub(crate) mod tiny;
 
 use crate::answer::{meets, not_reached, outcome_moving};
 use crate::bounds::moving::{QUICK_WORK, cost_bound};
@@ -174,7 +175,7 @@ impl Plans<'_> {
         let effort =
             request.effort.or(request.time_limit.is_none().then_some(1.0)).map(|effort| effort * share);
         let request = Request { time_limit, effort, observer: None, ..request.clone() };
-        let outcome = super::race(&problem.without_stores(), &request);
+        let outcome = super::race_without_stores(&problem.without_stores(), &request);
         if let Some(plan) = outcome.plan() {
             let computes: Vec<u32> = plan.computes().map(|node| node.0).collect();
             self.time(&computes, limits);
