@@ -16,7 +16,7 @@ const TOLERANCE: f64 = 1e-9;
 /// Work per planner: these problems are tiny.
 const EFFORT: f64 = 1e-3;
 const EFFORT_OF_RACE: f64 = 2e-3;
-const EFFORT_OF_ORACLE: f64 = 4.0;
+const EFFORT_OF_ORACLE: f64 = 1.0;
 /// The name of the race in messages; its plans are signed by `best`.
 const RACE: &str = "race";
 

@@ -14,8 +14,8 @@ use crate::schedule::flat::Flat;
 
 /// Effort of the short race: some milliseconds.
 const SHORT: f64 = 1e-3;
-/// Work of the complete search: about a fifth of a second.
-const MOST_STATES: usize = 1_000_000;
+/// Work of the complete search: less than a third of a second.
+const MOST_STATES: usize = 1_500_000;
 const STATES_PER_SECOND: f64 = 5e6;
 /// Share of the time that is allowed.
 const SHARE_OF_TIME: f64 = 0.2;
