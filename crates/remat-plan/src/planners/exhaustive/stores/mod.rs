@@ -13,6 +13,9 @@
 //! - *Reuse.* A free directly after a compute lets an output take over the storage, and then the compute waits for the copies of that
 //!   input which are under way. So for each such input it is decided at the compute whether it is freed there; if not, it is
 //!   *blocked* until a step other than a free comes between.
+//! - *More is better.* A state with more live values and more in stores without a limit frees what is too much (state.rs).
+//! - *Copies are read.* A copy that nothing reads and nothing promises can be left out, so every copy owes a read.
+//! - *Whether there is a plan* does not depend on time: a first search, in which nothing takes any, says so.
 
 mod bound;
 mod state;
