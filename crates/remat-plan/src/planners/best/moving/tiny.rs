@@ -14,7 +14,7 @@ use crate::schedule::flat::Flat;
 
 /// Effort of the short race: some milliseconds.
 const SHORT: f64 = 1e-3;
-/// Work of the complete search: less than a third of a second.
+/// Work of the complete search: a third of a second, or up to a second with many nodes.
 const MOST_STATES: usize = 1_500_000;
 const STATES_PER_SECOND: f64 = 5e6;
 /// Share of the time that is allowed.
