@@ -77,7 +77,13 @@ impl Search<'_> {
             let blocked = under_way & !freed_after;
             // The node itself comes between a blocked value and a free after the node.
             let candidates = place.live & !under_way & (!reads & !place.blocked | reads & donors);
-            for dying in self.smallest_sets(n, place.live, freed_after, candidates) {
+            // Another input can hand over its storage in the place of one under way, so that nothing waits for the copy; then it dies
+            // although there is room.
+            let others = if freed_after == 0 { 0 } else { reads & donors & !under_way };
+            let certain = subsets(others).map(|others| freed_after | others);
+            let sets: Vec<u64> =
+                certain.flat_map(|certain| self.smallest_sets(n, place.live, certain, candidates)).collect();
+            for dying in sets {
                 let (mut place, mut times, mut steps) = (place, times.clone(), Vec::new());
                 self.free(dying & !reads, &mut place, &mut times, &mut steps);
                 ones(reads).for_each(|v| times.wait(times.end(self.arrival(v as usize))));
@@ -219,4 +225,10 @@ impl Search<'_> {
         }
         found
     }
+}
+
+/// All subsets, the empty one too.
+fn subsets(set: u64) -> impl Iterator<Item = u64> {
+    let next = move |&subset: &u64| (subset != 0).then(|| (subset - 1) & set);
+    std::iter::successors(Some(set), next)
 }
