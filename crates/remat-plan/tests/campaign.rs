@@ -29,8 +29,6 @@ fn every_planner_keeps_its_promises_on_random_graphs() {
 
 const N_PROBLEMS: u64 = 120;
 const MAX_NODES_WITH_STORES: usize = 6;
-/// Of a hundred optima that cost something, `best` finds at least so many.
-const LEAST_SHARE: usize = 95;
 
 #[test]
 fn every_planner_keeps_its_promises_with_stores() {
@@ -43,9 +41,10 @@ fn every_planner_keeps_its_promises_with_stores() {
         tally.add(check_problem(seed, MAX_NODES_WITH_STORES, &mut external));
     }
     assert!(tally.failures.is_empty(), "{}", tally.failures.join("\n"));
-    assert!(100 * tally.n_answered > 90 * tally.n_requests, "{tally:?}");
+    assert!(100 * tally.n_answered > 98 * tally.n_requests, "{tally:?}");
     assert!(tally.n_impossible > 0 && tally.n_below_state > 0 && tally.n_moving > 100, "{tally:?}");
     assert!(tally.n_resting > 0 && tally.n_bounded > 0, "{tally:?}");
-    let share = 100 * tally.n_equal / tally.n_hard.max(1);
-    assert!(tally.n_hard > 30 && share >= LEAST_SHARE, "{share} %\n{}", tally.misses.join("\n"));
+    assert!(tally.n_hard > 40 && tally.n_equal == tally.n_hard, "{}", tally.misses.join("\n"));
+    // The race alone is worth something on larger problems only if it misses few of these.
+    assert!(5 * (tally.n_race_costlier + tally.n_race_refused) <= tally.n_hard, "{tally:?}");
 }

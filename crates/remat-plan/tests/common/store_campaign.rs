@@ -2,18 +2,23 @@
 //!
 //! In: a seed. Out: counts, and a sentence for every promise that was broken. Every plan passes our checker (in `solve`), and the
 //! external one where it uses stores; no plan is below the optimum of exhaustive search, no bound above it, and no plan exists where
-//! someone proved that there is none. How often `best` is the optimum is counted.
+//! someone proved that there is none. How often `best` is the optimum is counted, and how often its race is without the complete search of
+//! tiny problems, which says what it is worth on larger ones.
 
 use super::Random;
 use super::external::External;
 use super::stores::random_problem_with_stores;
-use remat_plan::{Bytes, Outcome, PLANNERS, Plan, Problem, Request, Status, Why, memory_floor, solve};
+use remat_plan::planners::race;
+use remat_plan::{Bytes, Outcome, PLANNERS, Plan, Problem, Request, Status, Why, check, memory_floor, solve};
 
 /// Costs are sums of eighths, so equal costs differ by rounding at most.
 const TOLERANCE: f64 = 1e-9;
 /// Work per planner: these problems are tiny.
 const EFFORT: f64 = 1e-3;
-const EFFORT_OF_ORACLE: f64 = 0.3;
+const EFFORT_OF_RACE: f64 = 2e-3;
+const EFFORT_OF_ORACLE: f64 = 1.0;
+/// The name of the race in messages; its plans are signed by `best`.
+const RACE: &str = "race";
 
 /// What a campaign counted.
 #[derive(Clone, Default, Debug)]
@@ -40,6 +45,11 @@ pub(crate) struct StoreTally {
     /// Sum and largest of the excess of the more expensive plans, as a part of the optimum.
     pub(crate) excess: f64,
     pub(crate) worst_excess: f64,
+    /// The same of the race alone.
+    pub(crate) n_race_costlier: usize,
+    pub(crate) n_race_refused: usize,
+    pub(crate) race_excess: f64,
+    pub(crate) worst_race_excess: f64,
     /// Requests on which `best` missed the optimum, and broken promises, as sentences that begin with the seed.
     pub(crate) misses: Vec<String>,
     pub(crate) failures: Vec<String>,
@@ -63,6 +73,10 @@ impl StoreTally {
         self.n_bounded += other.n_bounded;
         self.excess += other.excess;
         self.worst_excess = self.worst_excess.max(other.worst_excess);
+        self.n_race_costlier += other.n_race_costlier;
+        self.n_race_refused += other.n_race_refused;
+        self.race_excess += other.race_excess;
+        self.worst_race_excess = self.worst_race_excess.max(other.worst_race_excess);
         self.misses.extend(other.misses);
         self.failures.extend(other.failures);
     }
@@ -84,6 +98,8 @@ impl StoreTally {
             ("  best costs more", self.n_costlier),
             ("  best finds no plan", self.n_refused),
             ("  best has a useful bound", self.n_bounded),
+            ("  race alone costs more", self.n_race_costlier),
+            ("  race alone finds no plan", self.n_race_refused),
         ]
     }
 }
@@ -132,15 +148,23 @@ impl Answers {
             let effort = if info.name == "exhaustive" { EFFORT_OF_ORACLE } else { EFFORT };
             match solve(problem, info.name, &Request::new(Bytes(budget)).effort(effort)) {
                 Err(bug) => self.failures.push(bug.to_string()),
-                Ok(Outcome::Optimal(plan) | Outcome::Feasible(plan, _)) => self.plans.push((info.name, plan)),
-                Ok(Outcome::Infeasible { lowest_peak, why }) => {
-                    if lowest_peak.0 <= budget {
-                        let name = info.name;
-                        self.failures
-                            .push(format!("{name} refuses although its own {lowest_peak} bytes fit"));
-                    }
-                    self.refusals.push((info.name, why));
+                Ok(outcome) => self.add(info.name, outcome, budget),
+            }
+        }
+        let outcome = race(problem, &Request::new(Bytes(budget)).effort(EFFORT_OF_RACE));
+        let faults = outcome.plan().map(|plan| check(problem, plan)).unwrap_or_default();
+        self.failures.extend(faults.iter().map(|fault| format!("{RACE}: {fault}")));
+        self.add(RACE, outcome, budget);
+    }
+
+    fn add(&mut self, name: &'static str, outcome: Outcome, budget: u64) {
+        match outcome {
+            Outcome::Optimal(plan) | Outcome::Feasible(plan, _) => self.plans.push((name, plan)),
+            Outcome::Infeasible { lowest_peak, why } => {
+                if lowest_peak.0 <= budget {
+                    self.failures.push(format!("{name} refuses although its own {lowest_peak} bytes fit"));
                 }
+                self.refusals.push((name, why));
             }
         }
     }
@@ -210,6 +234,16 @@ impl Answers {
             return None;
         }
         tally.n_hard += 1;
+        match self.plan_of(RACE) {
+            None => tally.n_race_refused += 1,
+            Some(plan) if plan.cost > optimum * (1.0 + TOLERANCE) => {
+                let excess = plan.cost / optimum - 1.0;
+                tally.n_race_costlier += 1;
+                tally.race_excess += excess;
+                tally.worst_race_excess = tally.worst_race_excess.max(excess);
+            }
+            Some(_) => {}
+        }
         let Some(plan) = self.plan_of("best") else {
             tally.n_refused += 1;
             return Some(format!("best finds no plan, the optimum is {optimum}"));

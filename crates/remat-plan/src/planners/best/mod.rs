@@ -64,12 +64,14 @@ const SMALL_GAP: f64 = 1e-4;
 const PATIENCE: usize = 4;
 
 pub(crate) fn plan(problem: &Problem, request: &Request) -> Outcome {
-    let race = if problem.stores.is_empty() { race } else { moving::race };
+    if !problem.stores.is_empty() {
+        return moving::tiny::plan(problem, request);
+    }
     if problem.nodes.len() <= TINY && memory_floor(problem).bytes <= request.budget {
         match exhaustive::answer(problem, request, "best", &Flat::new(problem), TINY_STATES) {
             // There is no plan, but a peak to ask for instead.
             Some(Outcome::Infeasible { why, .. }) => {
-                return match race(problem, request) {
+                return match race_without_stores(problem, request) {
                     Outcome::Infeasible { lowest_peak, .. } => Outcome::Infeasible { lowest_peak, why },
                     refutation => refutation,
                 };
@@ -78,12 +80,17 @@ pub(crate) fn plan(problem: &Problem, request: &Request) -> Outcome {
             None => {}
         }
     }
-    race(problem, request)
+    race_without_stores(problem, request)
 }
 
 /// `plan` without the complete search of tiny graphs: portfolio, bounds and local search alone. On tiny graphs the
 /// tests compare it with the optimum, which says what it is worth on larger ones.
 pub fn race(problem: &Problem, request: &Request) -> Outcome {
+    let race = if problem.stores.is_empty() { race_without_stores } else { moving::race };
+    race(problem, request)
+}
+
+fn race_without_stores(problem: &Problem, request: &Request) -> Outcome {
     let begin = Instant::now();
     let mut limits = Limits::new(request, UNIT_WORK);
     let budget = request.budget.0.min(i64::MAX as u64) as i64;

@@ -25,8 +25,6 @@ use std::hash::{BuildHasherDefault, Hasher};
 
 /// States after which the search gives up at effort 1.
 const MOST_STATES: f64 = 3e6;
-/// How much longer a state with stores takes.
-const WEIGHT_OF_STORES: usize = 10;
 
 /// What matters of the past.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -44,7 +42,11 @@ struct Mixer(u64);
 
 impl Hasher for Mixer {
     fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|&byte| self.write_u64(u64::from(byte)));
+        for part in bytes.chunks(8) {
+            let mut word = [0; 8];
+            word[..part.len()].copy_from_slice(part);
+            self.write_u64(u64::from_le_bytes(word));
+        }
     }
 
     fn write_u64(&mut self, word: u64) {
@@ -106,7 +108,7 @@ pub(crate) fn answer(
     most: usize,
 ) -> Option<Outcome> {
     if !problem.stores.is_empty() {
-        return answer_with_stores(problem, request, planner, flat, most / WEIGHT_OF_STORES);
+        return answer_from(problem, request, planner, flat, None, most);
     }
     if flat.n_nodes() > 64 || flat.n_values() > 64 {
         return None;
@@ -121,18 +123,27 @@ pub(crate) fn answer(
     }
 }
 
-/// The same where values can be moved.
-fn answer_with_stores(
+/// The same where values can be moved; a plan that is known already is the answer unless there is a cheaper one.
+pub(crate) fn answer_from(
     problem: &Problem,
     request: &Request,
     planner: &str,
     flat: &Flat,
+    known: Option<&Plan>,
     most: usize,
 ) -> Option<Outcome> {
     let budget = request.budget.0.min(i64::MAX as u64) as i64;
-    let (stored, steps, cost) = match stores::search(problem, flat, budget, most) {
+    // Rounding of sums is no improvement.
+    let below = known.map_or(f64::INFINITY, |plan| plan.cost * (1.0 - 1e-9));
+    let (stored, steps, cost) = match stores::search(problem, flat, budget, below, most) {
         stores::Answer::Found(stored, steps, cost) => (stored, steps, cost),
-        stores::Answer::None => return Some(no_plan(problem, request, flat)),
+        stores::Answer::None => {
+            let optimal =
+                |plan: &Plan| Plan { status: Status::Optimal, lower_bound: Some(plan.cost), ..plan.clone() };
+            return Some(
+                known.map_or_else(|| no_plan(problem, request, flat), |plan| Outcome::Optimal(optimal(plan))),
+            );
+        }
         stores::Answer::TooLarge => return None,
     };
     let result = simulate_with(problem, &stored, &steps).expect("the search takes valid steps only");

@@ -9,6 +9,7 @@
 mod polish;
 #[cfg(test)]
 mod timetable_test;
+pub(crate) mod tiny;
 
 use crate::answer::{meets, not_reached, outcome_moving};
 use crate::bounds::moving::{QUICK_WORK, cost_bound};
@@ -26,6 +27,7 @@ use crate::schedule::moving::spans::Spans;
 use crate::schedule::moving::timetable::timetable;
 use crate::schedule::moving::{Kind, Moving};
 use crate::schedule::order;
+use crate::schedule::random::Random;
 use polish::Polish;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
@@ -36,6 +38,7 @@ const UNIT_WORK: f64 = 5e8;
 const SHARE_OF_SWAP: f64 = 0.05;
 const SHARE_OF_WIDTHS: f64 = 0.3;
 const SHARE_OF_ONE: f64 = 0.1;
+const SHARE_OF_ORDERS: f64 = 0.15;
 const SHARE_OF_RECOMPUTING: f64 = 0.12;
 const SHARE_OF_BOUND: f64 = 0.04;
 /// The same where no channel overlaps.
@@ -44,6 +47,9 @@ const SHARE_OF_ANNEALING: f64 = 0.7;
 /// Widths between the budget and what keeping everything takes.
 const N_WIDTHS: usize = 8;
 const N_REFINEMENTS: usize = 6;
+/// Problems of up to this many nodes are tried in so many other orders.
+const MOST_NODES_FOR_ORDERS: usize = 64;
+const N_ORDERS: usize = 48;
 /// How much memory is left for copies under way, in times of their duration.
 const MARGINS: [f64; 4] = [1.0, 0.0, 2.0, 4.0];
 /// How early copies in may begin, as parts of the cost of the step.
@@ -168,13 +174,28 @@ impl Plans<'_> {
         }
     }
 
+    /// Other orders of execution, without recomputes and with as many as make them fit.
+    fn orders(&mut self, problem: &Problem, seed: u64, limits: &mut Limits) {
+        let mut random = Random::new(seed);
+        for _ in 0..N_ORDERS {
+            if self.is_optimal() || !limits.spend(0.0) {
+                return;
+            }
+            let other = order::shuffled(problem, &mut random);
+            let flat = Flat::new(&other.problem);
+            self.relieve(&other.original, limits);
+            let (computes, _) = limits.within(SHARE_OF_ONE, |part| mu_two::greedy(&flat, self.budget, part));
+            self.relieve(&other.restore(&computes), limits);
+        }
+    }
+
     /// The race without stores, whose plan may be the best as it is.
     fn recompute(&mut self, problem: &Problem, request: &Request, share: f64, limits: &mut Limits) {
         let time_limit = limits.time_left().map(|time| time.mul_f64(share));
         let effort =
             request.effort.or(request.time_limit.is_none().then_some(1.0)).map(|effort| effort * share);
         let request = Request { time_limit, effort, observer: None, ..request.clone() };
-        let outcome = super::race(&problem.without_stores(), &request);
+        let outcome = super::race_without_stores(&problem.without_stores(), &request);
         if let Some(plan) = outcome.plan() {
             let computes: Vec<u32> = plan.computes().map(|node| node.0).collect();
             self.time(&computes, limits);
@@ -291,6 +312,9 @@ pub(crate) fn race(problem: &Problem, request: &Request) -> Outcome {
     let adds_up = problem.channels.iter().all(|channel| !channel.overlaps);
     if !plans.is_optimal() {
         limits.within(SHARE_OF_WIDTHS, |part| plans.widths(problem, part));
+    }
+    if problem.nodes.len() <= MOST_NODES_FOR_ORDERS {
+        limits.within(SHARE_OF_ORDERS, |part| plans.orders(problem, request.seed, part));
     }
     if !plans.is_optimal() {
         let share = if adds_up { SHARE_OF_RECOMPUTING_ALONE } else { SHARE_OF_RECOMPUTING };
