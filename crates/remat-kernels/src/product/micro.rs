@@ -109,7 +109,7 @@ pub(crate) struct Strip<'a> {
     pub(crate) right: Panels<'a>,
     /// The first element of every row of the output.
     pub(crate) targets: &'a [*mut f32],
-    /// Columns of the sums, from here to there in every row of the output.
+    /// The first column of the sums in every row of the output, and how many there are.
     pub(crate) first_col: usize,
     pub(crate) n_cols: usize,
     /// Elements from one column of the output to the next.
@@ -128,7 +128,7 @@ pub(crate) struct Strip<'a> {
 /// writable in the columns of the strip, and touched by nothing else. What is said at the fields holds.
 #[inline]
 pub(crate) unsafe fn multiply(shape: Shape, strip: &Strip<'_>, prefetch: &mut Prefetch) {
-    debug_assert!(strip.n_cols <= shape.panels * COLS);
+    debug_assert!(strip.n_cols <= shape.tile_cols());
     debug_assert!(strip.tile_rows <= shape.tile_rows() && strip.tile_rows.is_multiple_of(2));
     debug_assert!(strip.n_runs <= 1 || strip.tile_rows.is_multiple_of(ROWS));
     if shape.panels > 1 && strip.n_cols <= COLS {
