@@ -16,6 +16,8 @@ use crate::schedule::flat::Flat;
 const SHORT: f64 = 1e-3;
 /// Work of the complete search: a third of a second, or up to a second with many nodes.
 const MOST_STATES: usize = 1_500_000;
+/// The same where the short race has no plan: any plan is worth more than a cheaper one.
+const MORE_STATES: usize = 2 * MOST_STATES;
 const STATES_PER_SECOND: f64 = 5e6;
 /// Share of the time that is allowed.
 const SHARE_OF_TIME: f64 = 0.2;
@@ -31,8 +33,9 @@ pub(crate) fn plan(problem: &Problem, request: &Request) -> Outcome {
     if matches!(first, Outcome::Optimal(_)) {
         return first;
     }
-    let most = request.time_limit.map_or(MOST_STATES, |limit| {
-        MOST_STATES.min((SHARE_OF_TIME * limit.as_secs_f64() * STATES_PER_SECOND) as usize)
+    let most_states = if first.plan().is_some() { MOST_STATES } else { MORE_STATES };
+    let most = request.time_limit.map_or(most_states, |limit| {
+        most_states.min((SHARE_OF_TIME * limit.as_secs_f64() * STATES_PER_SECOND) as usize)
     });
     match exhaustive::answer_from(problem, request, "best", &Flat::new(problem), first.plan(), most) {
         // There is no plan, but a peak to ask for instead.
