@@ -108,7 +108,7 @@ def prepare() -> None:
 
 
 # What holds PyTorch and oneDNN to AVX2, and our engine.
-AVX2 = {"ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2", "REMAT_ISA": "avx2"}
+AVX2 = {"ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2", "MKL_ENABLE_INSTRUCTIONS": "AVX2", "REMAT_ISA": "avx2"}
 # Relative distance of the losses of two engines, for the first step, the second and later ones. An update of Adam turns the
 # rounding of gradients near zero into whole steps, so later losses drift apart in any two programs.
 TOLERANCE = [1e-4, 3e-2, 0.2]
