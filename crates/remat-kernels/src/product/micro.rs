@@ -16,7 +16,7 @@
 
 use crate::base::isa::{self, Isa};
 use crate::base::vector::{Kernel, Vector, dispatch_to};
-use crate::product::prefetch::Prefetch;
+use crate::product::prefetch::{Prefetch, prefetch_for_writing};
 
 /// Rows of a block.
 pub(crate) const ROWS: usize = 6;
@@ -319,19 +319,6 @@ unsafe fn write_apart(products: &[f32], row: *mut f32, col_stride: usize, write:
             *out = if write == Write::Accumulate { *out + product } else { *product };
         }
     }
-}
-
-/// Asks for the line of an address that will be written when the sums are there.
-#[inline(always)]
-fn prefetch_for_writing(address: *mut f32) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: a prefetch reads nothing; any address is allowed.
-    unsafe {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_T0>(address.cast());
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = address;
 }
 
 #[cfg(test)]

@@ -123,6 +123,19 @@ fn prefetch(address: *const f32) {
     let _ = address;
 }
 
+/// Asks for the line of an address that will be written when the sums are there.
+#[inline(always)]
+pub(crate) fn prefetch_for_writing(address: *mut f32) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch reads nothing; any address is allowed.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(address.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = address;
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

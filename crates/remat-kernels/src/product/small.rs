@@ -13,7 +13,7 @@ use crate::base::vector::{Kernel, Vector, dispatch};
 use crate::product::gemm::{Mat, MatMut, Write};
 use crate::product::micro::{COLS, DEPTH};
 use crate::product::panel::{Strides, pack_right, right_stride};
-use crate::product::prefetch::{Prefetch, Region};
+use crate::product::prefetch::{Prefetch, Region, prefetch_for_writing};
 
 /// Rows of a tile: with four vectors of sixteen there are 24 sums, four vectors and a broadcast in 32 registers, with two
 /// vectors of eight twelve, two and one in 16.
@@ -180,7 +180,7 @@ impl<const P: usize> Product<'_, P> {
             for row in rows.clone() {
                 (col..col + n_cols)
                     .step_by(COLS)
-                    .for_each(|col| will_be_changed(c.ptr, row * c.row_stride + col));
+                    .for_each(|col| prefetch_for_writing(c.ptr.wrapping_add(row * c.row_stride + col)));
             }
         }
         let mut left = [a.data.as_ptr(); R];
@@ -235,19 +235,6 @@ impl<const P: usize> Product<'_, P> {
             }
         }
     }
-}
-
-/// Asks for the line of an element that will be read and written when the sums are there.
-#[inline(always)]
-fn will_be_changed(first: *mut f32, at: usize) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: a prefetch reads nothing; any address is allowed.
-    unsafe {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_T0>(first.wrapping_add(at).cast());
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = (first, at);
 }
 
 #[cfg(test)]
