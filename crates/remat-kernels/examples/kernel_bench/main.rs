@@ -3,7 +3,8 @@
 //! In: optionally `--threads N` (default 1) and words that select lines by name. Out: one line per kernel and shape.
 //! Products are given in GFLOP/s and as a share of the fused-multiply-add peak of the threads; kernels that only
 //! stream memory in GB/s and as a share of the bandwidth of a copy. Bytes are counted for one perfect pass: what must be
-//! read and written at least once (twice for batch norm's gradient, which needs its sums before its first output).
+//! read and written at least once (twice for batch norm's gradient, which needs its sums before its first output). The last
+//! lines compare kernels on extreme numbers with the same kernels on ordinary ones.
 //!
 //! `REMAT_ISA` chooses the instruction set, and the peak is that of its vectors; the first lines give the peaks of all sets.
 //! Kernel and limit run alternately, and every figure is the best of many short runs: the kernels do the same work each
@@ -14,6 +15,7 @@ mod measure;
 mod memory;
 mod products;
 mod streams;
+mod subnormals;
 
 use measure::{best_times, chain_flops, copy, run_chains};
 use remat_kernels::isa::{self, Isa};
@@ -43,6 +45,7 @@ fn main() {
             let bench = Bench { words };
             bench.products();
             bench.streams();
+            bench.subnormals();
         }),
         Err(error) => {
             eprintln!("no pool of {threads} threads: {error}");

@@ -49,7 +49,7 @@ const LINEAR_LAYERS: [(usize, usize, usize); 10] = [
     (1024, 1024, 3072),
     (1024, 1024, 4096),
     (1024, 4096, 1024),
-    (79, 1024, 50_257),
+    (256, 1024, 50_257),
 ];
 
 /// Behind the name of a shape.

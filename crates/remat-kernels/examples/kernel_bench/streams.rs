@@ -114,7 +114,7 @@ impl Bench {
 }
 
 /// An update in the parameter's own storage.
-fn own(tensor: &mut [f32]) -> Update<'_> {
+pub(crate) fn own(tensor: &mut [f32]) -> Update<'_> {
     let (pointer, len) = (tensor.as_mut_ptr(), tensor.len());
     // SAFETY: the exclusive borrow lasts as long as the update, which alone touches the memory.
     unsafe { Update { old: Src::from_raw(pointer, len), new: Dst::from_raw(pointer, len) } }

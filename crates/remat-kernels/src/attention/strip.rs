@@ -7,7 +7,7 @@
 //! Sums have a fixed order: key `j` of a block goes to sum `j % SUMS` of its query, and those are added in order. `f32`
 //! suffices: a block is no longer than a tile.
 
-use crate::base::math::{Bundle, exp_lanes};
+use crate::base::math::{Bundle, exp_of_weight};
 use crate::base::vector::{Kernel, Vector, dispatch};
 use crate::product::small::Packed;
 
@@ -130,7 +130,7 @@ unsafe fn exponentials<V: Vector>(column: *mut f32, stride: usize, n_keys: usize
             // SAFETY: the promise to the caller's loads.
             *x = unsafe { V::load(column.add((first + i) * stride)) } - shift;
         }
-        for (i, x) in exp_lanes(Bundle(x)).0.into_iter().enumerate() {
+        for (i, x) in exp_of_weight(Bundle(x)).0.into_iter().enumerate() {
             // SAFETY: as above.
             unsafe { x.store(column.add((first + i) * stride)) };
         }
@@ -146,7 +146,7 @@ unsafe fn exponentials<V: Vector>(column: *mut f32, stride: usize, n_keys: usize
 
 #[inline(always)]
 fn exp<V: Vector>(x: V) -> V {
-    let [x] = exp_lanes(Bundle([x])).0;
+    let [x] = exp_of_weight(Bundle([x])).0;
     x
 }
 

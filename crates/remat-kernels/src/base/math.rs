@@ -16,32 +16,61 @@ pub(crate) use lanes::{BUNDLE, Bundle, Lanes, MANTISSA_BITS};
 #[cfg(target_arch = "x86_64")]
 pub(crate) use lanes::{ROOT_BITS, SHIFT};
 
-/// `1.5 * 2^23 + 127`: adding it rounds a small number `n` to an integer, and the low bits of the sum are then `n + 127`,
-/// the exponent field of `2^n`.
-const ROUND: f32 = 12_583_039.0;
+/// `1.5 * 2^23`: adding it rounds a small number to an integer, which the low bits of the sum then are.
+const ROUND: f32 = 12_582_912.0;
 /// `ln 2` in two parts; the first has so few bits that its product with an exponent is exact.
 const LN_2_HIGH: f32 = 355.0 / 512.0;
 const LN_2_LOW: f32 = (std::f64::consts::LN_2 - 355.0 / 512.0) as f32;
 
+/// The exponent of the least normal number, and of the least weight that a softmax gives beside zero.
+///
+/// Arithmetic on subnormal numbers takes a hundred cycles on many processors, and products of unlikely classes with small
+/// numbers are full of them: a classifier with extreme logits took seven times as long. What lies below 2^-100 of the largest
+/// weight is far below its rounding error, so it is zero, and what is left has room for factors before it gets subnormal.
+const LEAST_NORMAL: i32 = f32::MIN_EXP - 1;
+const LEAST_WEIGHT: i32 = -100;
+
 /// `e^x`, within 2 units in the last place for `x` in `-87.3..88.3`; below it zero, above it infinity.
 #[inline(always)]
 pub fn exp(x: f32) -> f32 {
-    exp_lanes(x)
+    exp_or_zero::<f32, LEAST_NORMAL>(x)
 }
 
-/// [`exp`] of numbers side by side.
+/// `e^x` for the weights of a softmax: [`exp`], but zero where that is below 2^-100.
 #[inline(always)]
-pub(crate) fn exp_lanes<T: Lanes>(x: T) -> T {
+pub(crate) fn exp_of_weight<T: Lanes>(x: T) -> T {
+    exp_or_zero::<T, LEAST_WEIGHT>(x)
+}
+
+/// `e^x`, or zero where it is below `2^LEAST`.
+#[inline(always)]
+fn exp_or_zero<T: Lanes, const LEAST: i32>(x: T) -> T {
     // At these ends the factor 2^n below is infinity and zero.
-    let x = x.at_most(89.0).at_least(-88.0);
-    // x = n ln 2 + r with |r| <= ln(2) / 2.
-    let shifted = x.mul_add(T::splat(std::f32::consts::LOG2_E), T::splat(ROUND));
-    let n = shifted - T::splat(ROUND);
+    let x = x.at_most(89.0).at_least((LEAST - 1) as f32 * std::f32::consts::LN_2);
+    // x = n ln 2 + r with |r| <= ln(2) / 2. The exponent field of the factor is zero for the first n below LEAST.
+    let round = T::splat(ROUND + (1 - LEAST) as f32);
+    let shifted = x.mul_add(T::splat(std::f32::consts::LOG2_E), round);
+    let n = shifted - round;
     let r = n.mul_add(T::splat(-LN_2_LOW), n.mul_add(T::splat(-LN_2_HIGH), x));
     // e^r = 1 + r + r² q(r); relative error of the approximation 1e-8.
     let q = degree_4(r, [0.5, 0.166_665_77, 0.041_666_553, 0.008_363_233, 0.001_392_625_1]);
-    let power = T::splat(1.0) + (r * r).mul_add(q, r);
+    let unit = T::splat(unit::<LEAST>());
+    let power = (r * r).mul_add(q, r).mul_add(unit, unit);
     power * shifted.low_bits_as_exponent()
+}
+
+/// What a number is multiplied with whose factor `2^n` has the exponent field 1 for `n = LEAST`.
+const fn unit<const LEAST: i32>() -> f32 {
+    f32::from_bits(((LEAST - LEAST_NORMAL + 127) as u32) << MANTISSA_BITS)
+}
+
+/// `x`, or zero where it is smaller than `least`, which is not negative; a zero keeps the sign of `x`. Compares bits, because
+/// arithmetic on subnormal numbers may be what is to be avoided.
+#[inline(always)]
+pub(crate) fn zero_below(least: f32, x: f32) -> f32 {
+    const SIGN: u32 = 1 << 31;
+    let bits = x.to_bits();
+    f32::from_bits(bits & if bits & !SIGN < least.to_bits() { SIGN } else { u32::MAX })
 }
 
 /// `a * b + c`, rounded once, like [`f32::mul_add`], in vector code where the target has no instruction for it. There
@@ -66,36 +95,53 @@ pub(crate) fn fused_multiply_add(a: f32, b: f32, c: f32) -> f32 {
     f64::from_bits(bits.wrapping_sub(is_even).wrapping_add((is_even & is_larger) << 1)) as f32
 }
 
-/// `1.5 * 2^20 + 127`: adding it rounds a small number to eighths, and the low bits of the sum are then the eighths of
-/// the number and 127.
-const ROUND_TO_EIGHTHS: f32 = 1_572_991.0;
+/// `1.5 * 2^20`: adding it rounds a small number to eighths, which the low bits of the sum then are.
+const ROUND_TO_EIGHTHS: f32 = 1_572_864.0;
 
 /// `2^y` for `y` in `-126.0..=127.0`, within 2e-7 (relative).
 #[inline(always)]
 pub(crate) fn exp2_bounded<T: Lanes>(y: T) -> T {
-    let round = T::splat(ROUND_TO_EIGHTHS);
+    let round = T::splat(round_to_eighths::<LEAST_NORMAL>());
     let shifted = (y + round).in_step();
-    exp2_of_parts(shifted, y - (shifted - round))
+    exp2_of_parts::<T, LEAST_NORMAL>(shifted, y - (shifted - round))
 }
 
-/// `e^x` for `x` in `-87.0..=88.0`, within 2e-7 + 1.4e-8 |x| (relative), and 0 at -88: faster than [`exp`], because
+/// `e^x` for `x` in `-87.0..=88.0`, within 2e-7 + 1.4e-8 |x| (relative): faster than [`exp`], because
 /// nothing is done about other `x` and about the error of the constant `log2 e`.
 #[inline(always)]
 pub(crate) fn exp_bounded<T: Lanes>(x: T) -> T {
-    let (log2_e, round) = (T::splat(std::f32::consts::LOG2_E), T::splat(ROUND_TO_EIGHTHS));
-    let shifted = x.mul_add(log2_e, round).in_step();
-    exp2_of_parts(shifted, x.mul_add(log2_e, round - shifted))
+    exp_of_bounded::<T, LEAST_NORMAL>(x)
 }
 
-/// `2^(n + r)` of `r` in `-1/16..=1/16` and a number of eighths, which is given as `n + ROUND_TO_EIGHTHS`.
+/// [`exp_of_weight`] for `x` that are not above zero, with the error of [`exp_bounded`].
+#[inline(always)]
+pub(crate) fn exp_of_weight_bounded<T: Lanes>(x: T) -> T {
+    exp_of_bounded::<T, LEAST_WEIGHT>(x.at_least((LEAST_WEIGHT - 1) as f32 * std::f32::consts::LN_2))
+}
+
+/// `e^x` for `x` in `LEAST ln 2..=88.0`, 0 at `(LEAST - 1) ln 2`, and something between 0 and `2^LEAST` between them.
+#[inline(always)]
+fn exp_of_bounded<T: Lanes, const LEAST: i32>(x: T) -> T {
+    let (log2_e, round) = (T::splat(std::f32::consts::LOG2_E), T::splat(round_to_eighths::<LEAST>()));
+    let shifted = x.mul_add(log2_e, round).in_step();
+    exp2_of_parts::<T, LEAST>(shifted, x.mul_add(log2_e, round - shifted))
+}
+
+/// Rounds to eighths and adds what makes the exponent field 1 for `LEAST`.
+const fn round_to_eighths<const LEAST: i32>() -> f32 {
+    ROUND_TO_EIGHTHS + (1 - LEAST) as f32
+}
+
+/// `2^(n + r)` of `r` in `-1/16..=1/16` and a number of eighths, which is given as `n` plus [`round_to_eighths`].
 ///
 /// A table of eight numbers is a vector, so looking one up is an instruction, and it saves half of the polynomial.
 #[inline(always)]
-fn exp2_of_parts<T: Lanes>(shifted: T, r: T) -> T {
+fn exp2_of_parts<T: Lanes, const LEAST: i32>(shifted: T, r: T) -> T {
     // 2^r = 1 + r q(r); relative error of the approximation 4e-8.
-    let c = [std::f32::consts::LN_2, 0.240_264_07, 0.055_509_318].map(T::splat);
+    let unit = unit::<LEAST>();
+    let c = [std::f32::consts::LN_2, 0.240_264_07, 0.055_509_318].map(|c| T::splat(unit * c));
     let q = c[2].mul_add(r, c[1]).mul_add(r, c[0]).in_step();
-    (q.mul_add(r, T::splat(1.0)) * shifted.low_bits_as_eighths()).in_step()
+    (q.mul_add(r, T::splat(unit)) * shifted.low_bits_as_eighths()).in_step()
 }
 
 /// The standard normal distribution function `Φ(x)`, within 2e-7 (absolute).
@@ -237,6 +283,42 @@ mod tests {
         }
         for x in sweep(88.3, 89.5) {
             assert!(exp(x) > 2.2e38, "exp({x}) = {:e}", exp(x));
+        }
+    }
+
+    #[test]
+    fn weights_are_exponentials_or_zero() {
+        let end = LEAST_WEIGHT as f32 * std::f32::consts::LN_2;
+        for x in sweep(end + 0.01, 0.5) {
+            assert_eq!(exp_of_weight(x).to_bits(), exp(x).to_bits(), "{x}");
+        }
+        for x in sweep(end + 0.01, 0.0) {
+            assert_eq!(exp_of_weight_bounded(x).to_bits(), exp_bounded(x).to_bits(), "{x}");
+        }
+        for x in sweep(end - 0.7, end + 0.01) {
+            assert!((0.0..=1.02 * exp(end)).contains(&exp_of_weight(x)), "{x}");
+            assert!((0.0..=1.02 * exp(end)).contains(&exp_of_weight_bounded(x)), "{x}");
+        }
+        for x in sweep(-200.0, end - 0.7).chain([f32::MIN, f32::NEG_INFINITY]) {
+            assert_eq!((exp_of_weight(x), exp_of_weight_bounded(x)), (0.0, 0.0), "{x}");
+        }
+        assert!(exp_of_weight(f32::NAN).is_nan() && exp_of_weight_bounded(f32::NAN).is_nan());
+    }
+
+    #[test]
+    fn small_numbers_become_zero_and_nothing_else_changes() {
+        for least in [f32::MIN_POSITIVE, 1e-18] {
+            for x in [0.0, least, 1.0, f32::MAX, f32::INFINITY, f32::NAN] {
+                for x in [x, -x] {
+                    assert_eq!(zero_below(least, x).to_bits(), x.to_bits());
+                    assert_eq!(zero_below(0.0, x).to_bits(), x.to_bits());
+                }
+            }
+            for x in [f32::from_bits(1), f32::from_bits(least.to_bits() - 1)] {
+                assert_eq!(zero_below(least, x).to_bits(), 0.0f32.to_bits());
+                assert_eq!(zero_below(least, -x).to_bits(), (-0.0f32).to_bits());
+                assert_eq!(zero_below(0.0, x).to_bits(), x.to_bits());
+            }
         }
     }
 

@@ -9,7 +9,7 @@
 //! gradients are computed together, those at hand. Time O(rows · inputs · classes).
 
 use super::loss::log_sum_exp;
-use crate::base::math::exp;
+use crate::base::math::exp_of_weight;
 use crate::base::par;
 use crate::base::simd::wide;
 use crate::matrix::linear::{LinearShape, linear};
@@ -217,7 +217,7 @@ wide! {
     /// `factor e^(x - lse)` in place.
     fn scaled_softmax(logits: &mut [f32], lse: f32, factor: f32) {
         for logit in logits {
-            *logit = factor * exp(*logit - lse);
+            *logit = factor * exp_of_weight(*logit - lse);
         }
     }
 }

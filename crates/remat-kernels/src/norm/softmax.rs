@@ -8,7 +8,7 @@
 use std::marker::PhantomData;
 use std::ops::Range;
 
-use crate::base::math::{BUNDLE, Lanes, exp, exp_bounded};
+use crate::base::math::{BUNDLE, Lanes, exp_of_weight, exp_of_weight_bounded};
 use crate::base::raw::{Dst, Src};
 use crate::base::simd::wide;
 use crate::base::vector::{Kernel, Vector, dispatch};
@@ -175,7 +175,7 @@ fn widen(partial: [f32; LANES], sums: &mut [f64; LANES]) {
     }
 }
 
-/// `e^(x - max)` for `x <= max`; zero below the smallest normal number.
+/// `e^(x - max)` for `x <= max`; zero below 2^-100.
 #[derive(Clone, Copy)]
 struct ExpBelow {
     max: f32,
@@ -184,7 +184,7 @@ struct ExpBelow {
 impl LanesMap<1> for ExpBelow {
     #[inline(always)]
     fn at<T: Lanes>(self, [x]: [T; 1]) -> T {
-        exp_bounded((x - T::splat(self.max)).at_least(-88.0))
+        exp_of_weight_bounded(x - T::splat(self.max))
     }
 }
 
@@ -204,7 +204,7 @@ pub(crate) struct ScaledExp {
 impl Map<1> for ScaledExp {
     #[inline(always)]
     fn at(self, [x]: [f32; 1]) -> f32 {
-        exp(x - self.shift) * self.factor
+        exp_of_weight(x - self.shift) * self.factor
     }
 }
 
