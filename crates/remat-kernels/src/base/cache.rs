@@ -4,34 +4,51 @@
 
 use std::sync::OnceLock;
 
-/// The caches of a core, or what most have where the processor does not say.
+/// A data cache of a core.
 #[derive(Clone, Copy, Debug)]
-struct Caches {
-    first_level_ways: usize,
-    second_level_bytes: usize,
+struct Cache {
+    bytes: usize,
+    /// Lines that a set has room for.
+    ways: usize,
 }
 
-fn caches() -> Caches {
-    static CACHES: OnceLock<Caches> = OnceLock::new();
-    *CACHES.get_or_init(|| Caches {
-        first_level_ways: reported(1).map_or(8, |cache| cache.ways),
-        second_level_bytes: reported(2).map_or(1 << 19, |cache| cache.bytes),
+/// The caches of a core, or what most have where the processor does not say.
+fn caches() -> [Cache; 2] {
+    static CACHES: OnceLock<[Cache; 2]> = OnceLock::new();
+    *CACHES.get_or_init(|| {
+        let usual = [Cache { bytes: 1 << 15, ways: 8 }, Cache { bytes: 1 << 19, ways: 8 }];
+        [1, 2].map(|level| reported(level).unwrap_or(usual[level as usize - 1]))
     })
 }
 
 /// Ways of a set of the first-level data cache: so many lines that lie a power of two apart can be in it at once.
 pub(crate) fn first_level_ways() -> usize {
-    caches().first_level_ways
+    caches()[0].ways
 }
 
 /// Bytes of the second-level cache.
 pub(crate) fn second_level_bytes() -> usize {
-    caches().second_level_bytes
+    caches()[1].bytes
 }
 
-struct Cache {
-    ways: usize,
-    bytes: usize,
+/// Whether the second-level cache can hold a line of each of `n` rows that lie `stride` bytes apart.
+pub(crate) fn second_level_has_room(n: usize, stride: usize) -> bool {
+    caches()[1].has_room(n, stride)
+}
+
+impl Cache {
+    fn has_room(self, n: usize, stride: usize) -> bool {
+        // Addresses that differ by a multiple of this share a set.
+        let period = self.bytes / self.ways;
+        n <= self.ways * (period / greatest_common_divisor(period, stride).max(LINE))
+    }
+}
+
+/// Bytes of a line.
+const LINE: usize = 64;
+
+fn greatest_common_divisor(a: usize, b: usize) -> usize {
+    if b == 0 { a } else { greatest_common_divisor(b, a % b) }
 }
 
 /// What the processor says of a level: Intel's in leaf 4, AMD's in leaf 0x8000_001D, with the same meaning.
@@ -51,7 +68,7 @@ fn reported(level: u32) -> Option<Cache> {
         let field = |shift: u32, bits: u32| (cache.ebx >> shift & ((1 << bits) - 1)) as usize + 1;
         let (ways, partitions, line, sets) =
             (field(22, 10), field(12, 10), field(0, 12), cache.ecx as usize + 1);
-        Cache { ways, bytes: ways * partitions * line * sets }
+        Cache { bytes: ways * partitions * line * sets, ways }
     })
 }
 
@@ -68,5 +85,15 @@ mod tests {
     fn caches_are_sensible() {
         assert!((2..=64).contains(&first_level_ways()), "{:?}", caches());
         assert!((1 << 16..=1 << 28).contains(&second_level_bytes()), "{:?}", caches());
+    }
+
+    #[test]
+    fn rows_a_power_of_two_apart_share_sets() {
+        let cache = Cache { bytes: 2 << 20, ways: 16 };
+        assert!(cache.has_room(16, 128 << 10) && !cache.has_room(17, 128 << 10));
+        assert!(cache.has_room(128, 16 << 10) && !cache.has_room(129, 16 << 10));
+        assert!(cache.has_room(256, 8 << 10));
+        // An odd number of lines apart, and within lines.
+        assert!(cache.has_room(32 << 10, (16 << 10) + LINE) && cache.has_room(32 << 10, 4 * 50_257));
     }
 }

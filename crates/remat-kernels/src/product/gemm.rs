@@ -196,7 +196,7 @@ unsafe impl Operands for Matrices<'_> {
             return point_at_panels(pointers, space);
         }
         // All copies are made before the first pointer, which a later `&mut` to the same memory would end.
-        let (from, row_stride) = if row_stride < FAR_APART || rows_keep_apart() {
+        let (from, row_stride) = if row_stride < FAR_APART || rows_keep_apart(rows.len(), row_stride) {
             (from, row_stride)
         } else {
             for (i, copy) in space.chunks_exact_mut(len).enumerate().take(rows.len()) {
