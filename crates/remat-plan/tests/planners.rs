@@ -213,3 +213,36 @@ fn who_refuses_names_a_peak_that_can_be_asked_for() {
         assert!(solve(&problem, "best", &again).unwrap().plan().is_some(), "{best} was promised");
     }
 }
+
+/// Of forty values that a node makes, any twenty may die to make room: more sets than anyone can try.
+#[test]
+fn many_small_values_that_may_die_do_not_stop_the_search() {
+    let n_values = 40;
+    let id = ValueId::new;
+    let value = |i| Value::new(format!("v{i}"), Bytes(if i == n_values { 20 } else { 1 }));
+    let small: Vec<ValueId> = (0..n_values).map(id).collect();
+    let all: Vec<ValueId> = (0..=n_values).map(id).collect();
+    let mut wide = node("wide".into(), Phase::Forward, 1.0, vec![], vec![id(n_values)]);
+    wide.workspace_bytes = Bytes(40);
+    let spec = ProblemSpec {
+        name: "many small values".to_owned(),
+        cost_unit: "1".to_owned(),
+        fixed_bytes: Bytes(0),
+        values: (0..=n_values + 1).map(value).collect(),
+        inputs: vec![],
+        nodes: vec![
+            node("split".into(), Phase::Forward, 1.0, vec![], small),
+            wide,
+            node("join".into(), Phase::Backward, 1.0, all, vec![id(n_values + 1)]),
+        ],
+        outputs: vec![id(n_values + 1)],
+        ..ProblemSpec::default()
+    };
+    let problem = Problem::new(spec).expect("a valid problem");
+    for budget in [62, 80, 99, 101] {
+        let begin = std::time::Instant::now();
+        check_planners(&problem, budget);
+        let seconds = begin.elapsed().as_secs();
+        assert!(seconds < 60, "budget {budget}: {seconds} s");
+    }
+}

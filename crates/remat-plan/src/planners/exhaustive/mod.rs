@@ -7,7 +7,7 @@
 //! with fewer can. The first final state that is taken from the queue has the least extra cost of all plans in all
 //! orders. Of states with equal cost those with more nodes done come first: where nothing need be recomputed, the search goes
 //! straight to the end. The number of states is exponential: the planner declines problems with more than 64 nodes or
-//! values, and stops after a number of states. Problems with stores have more to a state: stores.rs.
+//! values, and stops after a number of states, or of sets of values that it has tried to let die. Problems with stores have more to a state: stores.rs.
 
 mod stores;
 
@@ -25,6 +25,10 @@ use std::hash::{BuildHasherDefault, Hasher};
 
 /// States after which the search gives up at effort 1.
 const MOST_STATES: f64 = 3e6;
+
+/// Sets of dying values that are tried for every state that the search may meet: most states take a dozen, but where many small
+/// values are live and several must die, one takes millions.
+const TRIALS_PER_STATE: usize = 100;
 
 /// What matters of the past.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -203,6 +207,7 @@ fn search(flat: &Flat, budget: i64, most: usize) -> Answer {
     let start = State { live: inputs, done: 0 };
     let mut known = Known::from_iter([(start, (0.0, start, NONE))]);
     let mut queue = BinaryHeap::from([Reverse((Cost(0.0), n_nodes, start))]);
+    let mut trials = most.saturating_mul(TRIALS_PER_STATE);
     while let Some(Reverse((Cost(cost), _, state))) = queue.pop() {
         if known[&state].0 < cost {
             continue;
@@ -222,13 +227,16 @@ fn search(flat: &Flat, budget: i64, most: usize) -> Answer {
             let cost = if has_run { cost + flat.cost[n as usize] } else { cost };
             let done = state.done | bit(n);
             let useful = useful(done);
-            node.run(flat, n as usize, budget, state.live, |live| {
+            let is_whole = node.run(flat, n as usize, budget, state.live, &mut trials, |live| {
                 let next = State { live: live & useful, done };
                 if known.get(&next).is_none_or(|old| cost < old.0) {
                     known.insert(next, (cost, state, n));
                     queue.push(Reverse((Cost(cost), n_nodes - done.count_ones(), next)));
                 }
             });
+            if !is_whole {
+                return Answer::TooLarge;
+            }
         }
     }
     Answer::None
@@ -260,8 +268,18 @@ impl Node {
         }
     }
 
-    /// The live sets after a run, one for each smallest set of values that must die for it to fit.
-    fn run(&self, flat: &Flat, n: usize, budget: i64, live: u64, mut reach: impl FnMut(u64)) {
+    /// The live sets after a run, one for each smallest set of values that must die for it to fit. Whether these are all: each
+    /// set that is looked at takes one of the `trials`.
+    #[must_use]
+    fn run(
+        &self,
+        flat: &Flat,
+        n: usize,
+        budget: i64,
+        live: u64,
+        trials: &mut usize,
+        mut reach: impl FnMut(u64),
+    ) -> bool {
         let bytes = |values: u64| ones(values).map(|v| flat.bytes[v as usize]).sum::<i64>();
         let base = flat.fixed + bytes(live) + flat.extra[n] - budget;
         // The bytes above the budget when some values die: the read ones with the run, the others before it.
@@ -271,6 +289,10 @@ impl Node {
         };
         let mut open = vec![(0u64, live & (!self.reads | self.donors))];
         while let Some((dying, mut rest)) = open.pop() {
+            if *trials == 0 {
+                return false;
+            }
+            *trials -= 1;
             if excess(dying) <= 0 {
                 if ones(dying).all(|v| excess(dying & !bit(v)) > 0) {
                     // What the node makes is live afterwards, even if an earlier copy had to die.
@@ -284,6 +306,7 @@ impl Node {
                 }
             }
         }
+        true
     }
 }
 
