@@ -2,7 +2,7 @@
 //!
 //! At every moment the live storages are a set of address ranges. A run may place an output only on free addresses,
 //! or exactly on the storage of an input that this run hands over (a consumed state, or an input that the op may
-//! overwrite and that is freed before anything else runs). Nothing lies outside the arena, state ends the step where the
+//! overwrite and that is freed before anything else happens). Nothing lies outside the arena, state ends the step where the
 //! next one expects it, and what has a place already keeps it. The same holds for the slots of each store, from the copy that
 //! fills one until it is discarded.
 //!
@@ -266,6 +266,7 @@ impl Walk<'_> {
     }
 
     fn discard(&mut self, at: usize, slot: SlotId) {
+        self.report_handed_over();
         if self.slots.remove(&slot).is_none() {
             self.faults.push(LayoutFault::SlotEmpty { at, slot });
             return;
