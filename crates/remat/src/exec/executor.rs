@@ -2,8 +2,8 @@
 //!
 //! It [walks](super::walk) the schedule and calls kernels, while threads of their own copy to and from stores. Frees cost
 //! nothing: the layout has already decided what comes next. It measures what it does: the highest address that any kernel or
-//! copy was given is the measured peak, and with `poison` every byte that holds nothing (freed buffers, workspaces, slots, what
-//! an earlier step left) is part of a NaN, so that a read of it cannot go unnoticed.
+//! copy was given, or that a source lies at, is the measured peak. With `poison` every byte that holds nothing (freed
+//! buffers, workspaces, slots, what an earlier step left) is part of a NaN, so that a read of it cannot go unnoticed.
 
 use super::copies::{Copies, CopyTime};
 use super::walk::{Facts, Walk};
@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 pub struct StepStats {
     /// Wall time of the step.
     pub time: Duration,
-    /// The highest address that a kernel or a copy was given, as bytes of arena.
+    /// The highest address that a kernel or a copy was given or that a source lies at, as bytes of arena.
     pub peak: Bytes,
     /// Nodes that ran, views not counted.
     pub n_runs: usize,

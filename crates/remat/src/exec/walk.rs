@@ -84,6 +84,7 @@ impl<'a> Walk<'a> {
         if self.poison {
             self.poison_all_but_sources();
         }
+        self.count_sources();
         for (at, step) in self.schedule.steps.iter().enumerate() {
             match *step {
                 Step::Free(v) => {
@@ -126,6 +127,17 @@ impl<'a> Walk<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Sources were written before the step begins, whether a kernel reads them or not: an input may have views only.
+    fn count_sources(&mut self) {
+        let graph = &self.schedule.graph;
+        for value in graph.sources.iter().map(|source| source.value) {
+            if !self.schedule.is_stored(value) {
+                let offset = self.layout.offset[value].expect("a source in memory has a place");
+                self.peak = self.peak.max(offset + graph.values[value].ty.buffer_bytes().0);
+            }
+        }
     }
 
     /// What a node reads has arrived, and what it overwrites is not being copied.
