@@ -135,16 +135,7 @@ impl Bench {
 
     /// Causal attention over a packed projection; half of the products of the full matrix are counted.
     fn attention(&self, tokens: usize, heads: usize, head_dim: usize) {
-        let shape = AttentionShape {
-            batch: 1,
-            heads,
-            queries: tokens,
-            keys: tokens,
-            head_dim,
-            causal: true,
-            scale: 1.0 / (head_dim as f32).sqrt(),
-            dropout: None,
-        };
+        let shape = causal(tokens, heads, head_dim);
         let width = heads * head_dim;
         let name = format!("attention {tokens}x{heads}x{head_dim}");
         let product = (tokens * tokens * width) as f64;
@@ -161,5 +152,19 @@ impl Bench {
             let [dq, dk, dv] = RowsMut::packed(grads, width);
             attention_grad(&shape, &saved, Rows::new(dout, width, 0), dq, dk, dv, space);
         });
+    }
+}
+
+/// Causal attention of one text.
+pub(crate) fn causal(tokens: usize, heads: usize, head_dim: usize) -> AttentionShape {
+    AttentionShape {
+        batch: 1,
+        heads,
+        queries: tokens,
+        keys: tokens,
+        head_dim,
+        causal: true,
+        scale: 1.0 / (head_dim as f32).sqrt(),
+        dropout: None,
     }
 }

@@ -21,6 +21,17 @@ const STREAM: usize = 1 << 23;
 const COLUMNS: usize = 512;
 const FEW_COLUMNS: usize = 64;
 
+/// Adam with its usual settings.
+pub(crate) const ADAM: Adam = Adam {
+    lr: 1e-3,
+    beta1: 0.9,
+    beta2: 0.999,
+    eps: 1e-8,
+    weight_decay: 0.0,
+    decoupled: false,
+    gradient_scale: 1.0,
+};
+
 impl Bench {
     pub(crate) fn streams(&self) {
         self.element_wise();
@@ -98,17 +109,8 @@ impl Bench {
         let mut memory = Memory::of(&[STREAM; 4]);
         let [dy, param, first, second] = memory.tensors([STREAM; 4]);
         second.fill(0.1);
-        let config = Adam {
-            lr: 1e-3,
-            beta1: 0.9,
-            beta2: 0.999,
-            eps: 1e-8,
-            weight_decay: 0.0,
-            decoupled: false,
-            gradient_scale: 1.0,
-        };
         self.stream("adam", STREAM, 7, || {
-            adam(&config, 1, Src::from(&*dy), own(param), own(first), own(second));
+            adam(&ADAM, 1, Src::from(&*dy), own(param), own(first), own(second));
         });
     }
 }

@@ -4,7 +4,8 @@
 use crate::Bench;
 use crate::measure::best_times;
 use crate::memory::Memory;
-use crate::streams::own;
+use crate::products::causal;
+use crate::streams::{ADAM, own};
 use remat_kernels::attention::{
     AttentionSaved, AttentionShape, Rows, RowsMut, attention, attention_grad, attention_grad_workspace,
 };
@@ -12,7 +13,7 @@ use remat_kernels::linear::LinearShape;
 use remat_kernels::linear_cross_entropy::{
     Classifier, ClassifierGrad, linear_cross_entropy_with_grad, linear_cross_entropy_workspace,
 };
-use remat_kernels::optimizer::{Adam, adam};
+use remat_kernels::optimizer::adam;
 use remat_kernels::raw::Src;
 use remat_kernels::rng::{Key, normal_f32};
 
@@ -65,16 +66,7 @@ impl Bench {
             return;
         }
         let (tokens, heads, head_dim) = (512, 4, 64);
-        let shape = AttentionShape {
-            batch: 1,
-            heads,
-            queries: tokens,
-            keys: tokens,
-            head_dim,
-            causal: true,
-            scale: 1.0 / (head_dim as f32).sqrt(),
-            dropout: None,
-        };
+        let shape = causal(tokens, heads, head_dim);
         let width = heads * head_dim;
         let single = tokens * width;
         let lens = [3 * single, single, heads * tokens, single, 3 * single, attention_grad_workspace(&shape)];
@@ -96,15 +88,6 @@ impl Bench {
 
     /// Moments of parameters that have had no gradient for long.
     fn decaying_moments(&self) {
-        let config = Adam {
-            lr: 1e-3,
-            beta1: 0.9,
-            beta2: 0.999,
-            eps: 1e-8,
-            weight_decay: 0.0,
-            decoupled: false,
-            gradient_scale: 1.0,
-        };
         let lens = [1 << 22; 4];
         // Gradients and moments: the last moments are the least numbers, which round to themselves; the squares of the
         // last gradients are subnormal.
@@ -121,7 +104,7 @@ impl Bench {
                 grad.iter_mut().for_each(|grad| *grad *= *gradient);
                 first.fill(*moment);
                 second.fill(*moment);
-                move || adam(&config, 1000, Src::from(&*grad), own(param), own(first), own(second))
+                move || adam(&ADAM, 1000, Src::from(&*grad), own(param), own(first), own(second))
             });
             self.beside_ordinary(name, &mut ordinary, &mut extreme);
         }

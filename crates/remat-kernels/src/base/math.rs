@@ -22,12 +22,13 @@ const ROUND: f32 = 12_582_912.0;
 const LN_2_HIGH: f32 = 355.0 / 512.0;
 const LN_2_LOW: f32 = (std::f64::consts::LN_2 - 355.0 / 512.0) as f32;
 
-/// The exponent of the least normal number, and of the least weight that a softmax gives beside zero.
+/// The exponent of the least normal number.
+const LEAST_NORMAL: i32 = f32::MIN_EXP - 1;
+/// The exponent of the least weight that a softmax gives beside zero.
 ///
 /// Arithmetic on subnormal numbers takes a hundred cycles on many processors, and products of unlikely classes with small
 /// numbers are full of them: a classifier with extreme logits took seven times as long. What lies below 2^-100 of the largest
 /// weight is far below its rounding error, so it is zero, and what is left has room for factors before it gets subnormal.
-const LEAST_NORMAL: i32 = f32::MIN_EXP - 1;
 const LEAST_WEIGHT: i32 = -100;
 
 /// `e^x`, within 2 units in the last place for `x` in `-87.3..88.3`; below it zero, above it infinity.
