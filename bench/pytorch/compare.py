@@ -1,7 +1,7 @@
 """Training steps of our engine and of PyTorch, side by side in one run.
 
     python3 bench/pytorch/compare.py                     all cases, then writes bench/RESULTS.md
-    python3 bench/pytorch/compare.py resnet152-8         one case
+    python3 bench/pytorch/compare.py resnet152-8         one case; writes nothing
     python3 bench/pytorch/compare.py --quick             a small model, to see that everything works; writes nothing
     python3 bench/pytorch/compare.py --avx2              all engines held to AVX2
 
@@ -233,7 +233,7 @@ def main() -> None:
     parser.add_argument("--avx2", action="store_true", help="hold all engines to AVX2")
     parser.add_argument("--no-inductor", dest="inductor", action="store_false", help="leave torch.compile out")
     parser.add_argument("--no-budgets", dest="budgets", action="store_false", help="leave our runs within a budget out")
-    parser.add_argument("--no-write", dest="write", action="store_false", help="leave bench/RESULTS.md as it is")
+    parser.add_argument("--no-write", dest="write", action="store_false", help="leave bench/RESULTS.md as it is, also after all cases")
     parser.add_argument("--unfused", action="store_true", help="also run our engine without fusion")
     parser.add_argument("--quick", action="store_true", help="a small model; writes nothing")
     args = parser.parse_args()
@@ -249,7 +249,8 @@ def main() -> None:
         version, rows = run(name, known[name], args)
         sections.append(table(name, known[name], rows))
         print(sections[-1], flush=True)
-    if args.quick or not args.write:
+    # Some cases would replace the table of all of them.
+    if args.quick or not args.write or args.cases:
         return
     command = " ".join(["python3 bench/pytorch/compare.py", *sys.argv[1:]])
     heading = (
