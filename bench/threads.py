@@ -9,13 +9,16 @@ would be a step without any serial part on cores that do not slow each other dow
 """
 
 import argparse
-import json
 import statistics
 import subprocess
 import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "bench/pytorch"))
+
+from compare import Engine  # noqa: E402
+
 # Seconds.
 TURN = 0.5
 # name -> model and options, Adam in f32.
@@ -30,38 +33,16 @@ CASES = {
 }
 
 
-class Steps:
-    def __init__(self, binary: Path, case: list[str], n_threads: int):
-        model, *options = case
-        command = [binary, model, "--threads", str(n_threads), *options]
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        self.instruction_set = self.read()["instruction_set"]
-        self.seconds: list[float] = []
-        self.losses: list[float] = []
+def start(binary: Path, case: list[str], n_threads: int) -> Engine:
+    model, *options = case
+    return Engine(f"{model} with {n_threads} threads", [binary, model, "--threads", str(n_threads), *options], {})
 
-    def read(self) -> dict:
-        line = self.process.stdout.readline()
-        if not line:
-            sys.exit(f"a process ended with exit code {self.process.wait()}")
-        return json.loads(line)
 
-    def step(self) -> float:
-        self.process.stdin.write("step\n")
-        self.process.stdin.flush()
-        answer = self.read()
-        self.losses.append(answer["loss"])
-        return answer["seconds"]
-
-    def turn(self) -> None:
-        self.step()
-        spent = 0.0
-        while spent < TURN:
-            self.seconds.append(self.step())
-            spent += self.seconds[-1]
-
-    def end(self) -> None:
-        self.process.stdin.close()
-        self.process.wait()
+def turn(engine: Engine) -> None:
+    engine.step(is_timed=False)
+    first = len(engine.seconds)
+    while sum(engine.seconds[first:]) < TURN:
+        engine.step(is_timed=True)
 
 
 def spread(seconds: list[float]) -> float:
@@ -86,10 +67,10 @@ def main() -> None:
     n = arguments.threads
     print(f"| model | instruction set | 1 thread | spread | {n} threads | spread | efficiency |\n|---|---|---|---|---|---|---|")
     for name in arguments.models or CASES:
-        engines = [Steps(binary, CASES[name], threads) for threads in (1, n)]
+        engines = [start(binary, CASES[name], threads) for threads in (1, n)]
         for _ in range(arguments.rounds):
             for engine in engines:
-                engine.turn()
+                turn(engine)
         for engine in engines:
             engine.end()
         one, several = engines

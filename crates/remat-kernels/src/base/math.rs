@@ -177,7 +177,7 @@ pub(crate) fn normal_cdf<T: Lanes>(x: T) -> T {
 
 /// The derivative of `x Φ(x)`, `Φ(x) + x φ(x)`, within 3.5e-7 (absolute); 0 or 1 from `|x| = 6` on.
 ///
-/// It is an odd function and 1/2, too, so it needs no density.
+/// It is also 1/2 plus an odd function, so it needs no density.
 #[inline(always)]
 pub(crate) fn gelu_slope<T: Lanes>(x: T) -> T {
     half_plus_odd(

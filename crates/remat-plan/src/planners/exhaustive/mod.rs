@@ -26,8 +26,8 @@ use std::hash::{BuildHasherDefault, Hasher};
 /// States after which the search gives up at effort 1.
 const MOST_STATES: f64 = 3e6;
 
-/// Sets of dying values that are tried for every state that the search may meet: most states take a dozen, but where many small
-/// values are live and several must die, one takes millions.
+/// Sets of dying values that are tried for every state that the search may meet: where many small values are live and several
+/// must die, one state alone may take millions.
 const TRIALS_PER_STATE: usize = 100;
 
 /// What matters of the past.
