@@ -8,6 +8,7 @@ use remat_kernels::activation::{
 use remat_kernels::dropout::dropout;
 use remat_kernels::elementwise::add;
 use remat_kernels::fused_batch_norm::{Channels, relu_grad as relu_grad_of_norm};
+use remat_kernels::fused::{for_each_block, normalise, part};
 use remat_kernels::loss::{cross_entropy, cross_entropy_grad};
 use remat_kernels::optimizer::{Adam, Update, adam};
 use remat_kernels::raw::{Dst, Src};
@@ -17,7 +18,8 @@ use remat_kernels::{batch_norm, layer_norm, rms_norm, softmax, sum_rows};
 
 /// Elements of a streamed tensor: 32 MiB, well beyond the caches of a core.
 const STREAM: usize = 1 << 23;
-/// Columns of the streamed matrices, and of one with few.
+/// Columns of the streamed matrices, and of others with many and few.
+const MANY_COLUMNS: usize = 2048;
 const COLUMNS: usize = 512;
 const FEW_COLUMNS: usize = 64;
 
@@ -36,7 +38,7 @@ impl Bench {
     pub(crate) fn streams(&self) {
         self.element_wise();
         self.rows();
-        for columns in [COLUMNS, FEW_COLUMNS] {
+        for columns in [MANY_COLUMNS, COLUMNS, FEW_COLUMNS] {
             self.columns(columns);
         }
         self.optimizer();
@@ -95,6 +97,15 @@ impl Bench {
         self.stream(&name("batch_norm stats"), STREAM, 1, || batch_norm::stats(x, mean, var, space));
         self.stream(&name("batch_norm apply"), STREAM, 2, || {
             batch_norm::apply(x, mean, var, weight, bias, 1e-5, y);
+        });
+        self.stream(&name("batch_norm add relu, fused"), STREAM, 3, || {
+            for_each_block(STREAM, cols, |block, registers| {
+                let [normalised, sum] = [0, 1].map(|register| registers.dst(register, block.len()));
+                let rows = [&*mean, weight, bias].map(|row| part(Src::from(row), STREAM, &block));
+                normalise(part(x, STREAM, &block), rows, normalised);
+                add(registers.src(0, block.len()), part(dy, STREAM, &block), sum);
+                relu(registers.src(1, block.len()), y.part(block.start, block.len()));
+            });
         });
         self.stream(&name("batch_norm grad (two passes)"), STREAM, 5, || {
             batch_norm::grad(x, dy, mean, var, weight, 1e-5, y, dweight, dbias, space);
