@@ -7,8 +7,8 @@ use remat_kernels::activation::{
 };
 use remat_kernels::dropout::dropout;
 use remat_kernels::elementwise::add;
-use remat_kernels::fused_batch_norm::{Channels, relu_grad as relu_grad_of_norm};
 use remat_kernels::fused::{for_each_block, normalise, part};
+use remat_kernels::fused_batch_norm::{Channels, relu_grad as relu_grad_of_norm};
 use remat_kernels::loss::{cross_entropy, cross_entropy_grad};
 use remat_kernels::optimizer::{Adam, Update, adam};
 use remat_kernels::raw::{Dst, Src};
@@ -99,7 +99,7 @@ impl Bench {
             batch_norm::apply(x, mean, var, weight, bias, 1e-5, y);
         });
         self.stream(&name("batch_norm add relu, fused"), STREAM, 3, || {
-            for_each_block(STREAM, cols, |block, registers| {
+            for_each_block(&[x, dy, Src::from(&*mean)], y, |block, registers| {
                 let [normalised, sum] = [0, 1].map(|register| registers.dst(register, block.len()));
                 let rows = [&*mean, weight, bias].map(|row| part(Src::from(row), STREAM, &block));
                 normalise(part(x, STREAM, &block), rows, normalised);

@@ -1,4 +1,4 @@
-//! The caches of this processor, as far as kernels care.
+//! The caches of this processor, as far as kernels care: their sizes, and hints of what will be needed.
 //!
 //! They decide what is copied before it is read and how much a task takes at a time, never a result.
 
@@ -40,12 +40,39 @@ impl Cache {
     fn has_room(self, n: usize, stride: usize) -> bool {
         // Addresses that differ by a multiple of this share a set.
         let period = self.bytes / self.ways;
-        n <= self.ways * (period / greatest_common_divisor(period, stride).max(LINE))
+        n <= self.ways * (period / greatest_common_divisor(period, stride).max(LINE_BYTES))
     }
 }
 
-/// Bytes of a line.
-const LINE: usize = 64;
+/// Bytes of a line, and the elements that it holds.
+const LINE_BYTES: usize = 64;
+pub(crate) const LINE: usize = LINE_BYTES / size_of::<f32>();
+
+/// Asks for the line of an address, into the second-level cache: the first one is full of what is being computed.
+#[inline(always)]
+pub(crate) fn prefetch(address: *const f32) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch reads nothing; any address is allowed.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T1>(address.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = address;
+}
+
+/// Asks for the line of an address that will be written when the sums are there.
+#[inline(always)]
+pub(crate) fn prefetch_for_writing(address: *mut f32) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch reads nothing; any address is allowed.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(address.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = address;
+}
 
 fn greatest_common_divisor(a: usize, b: usize) -> usize {
     if b == 0 { a } else { greatest_common_divisor(b, a % b) }

@@ -6,6 +6,7 @@
 
 use std::ops::Range;
 
+use crate::base::cache::{LINE, prefetch};
 use crate::base::par;
 use crate::base::raw::Src;
 use crate::base::scratch::with_scratch;
@@ -21,9 +22,9 @@ pub(crate) const BLOCK: usize = 8 * WIDE;
 pub(crate) const COLUMNS: usize = 32;
 /// Rows whose terms are added in `f32` before they join the `f64` sums of the columns.
 const NEAR_ROWS: usize = 16;
-/// Rows that are read side by side, a divisor of `NEAR_ROWS`, if they have at most so many columns: places further apart
-/// are more than the processor foresees, and take longer than the reading and writing of sums that is saved.
+/// Rows that are read side by side, a divisor of `NEAR_ROWS`, so that sums are read and written once for all of them.
 const TOGETHER: usize = 4;
+/// Columns up to which the processor foresees what rows side by side need; places further apart must be asked for.
 pub(crate) const CLOSE: usize = 128;
 /// Elements of a chunk of rows: enough to pay for a task.
 const CHUNK_ELEMENTS: usize = 1 << 15;
@@ -217,7 +218,7 @@ impl<'a> ColumnSums<'a> {
     }
 
     /// Adds rows of matrices: `f` makes new sums of an element of every input, the constants of its column and the sums
-    /// before. Rows of few columns are taken together, so that sums are read and written once for several of them.
+    /// before.
     #[inline(always)]
     pub(crate) fn add<const N: usize, const K: usize>(
         &mut self,
@@ -231,13 +232,15 @@ impl<'a> ColumnSums<'a> {
         let mut row = rows.start;
         while row < rows.end {
             // A chunk begins with no rows before it, so those that are left are a multiple until the last few rows.
-            let is_whole =
-                cols <= CLOSE && rows.end - row >= TOGETHER && self.n_near_rows.is_multiple_of(TOGETHER);
+            let is_whole = rows.end - row >= TOGETHER && self.n_near_rows.is_multiple_of(TOGETHER);
             let n_rows = if is_whole { TOGETHER } else { 1 };
             let mut near = self.next_rows(n_rows);
             for at in (0..whole).step_by(COLUMNS) {
                 if is_whole {
                     add_block::<N, K, COLUMNS, TOGETHER>(inputs, row, cols, constants, at, &mut near, &f);
+                    if cols > CLOSE {
+                        ask_for_rows(inputs, row + TOGETHER, cols, at);
+                    }
                 } else {
                     add_block::<N, K, COLUMNS, 1>(inputs, row, cols, constants, at, &mut near, &f);
                 }
@@ -250,6 +253,18 @@ impl<'a> ColumnSums<'a> {
                 }
             }
             row += n_rows;
+        }
+    }
+}
+
+/// Asks for the block of columns from `at` of the `TOGETHER` rows from `row` on.
+#[inline(always)]
+fn ask_for_rows<const N: usize>(inputs: [Src<'_>; N], row: usize, cols: usize, at: usize) {
+    for input in inputs {
+        for r in row..row + TOGETHER {
+            for line in (at..at + COLUMNS).step_by(LINE) {
+                prefetch(input.address().wrapping_add(r * cols + line));
+            }
         }
     }
 }

@@ -4,8 +4,8 @@
 //! pairwise, so the result does not depend on the number of threads and the error grows with the logarithm of the
 //! number of chunks. Time O(rows · cols), workspace one row for every chunk.
 
+use crate::base::cache::prefetch;
 use crate::base::par;
-use crate::base::simd::wide;
 use crate::base::vector::{Kernel, Vector, dispatch};
 use crate::loops::rows::CLOSE;
 
@@ -61,26 +61,54 @@ fn sum_chunk(x: &[f32], rows: usize, cols: usize, first: usize, out: &mut [f32])
     if cols <= CLOSE {
         dispatch(NarrowRows { x: &x[..rows * cols], cols, out });
     } else {
-        sum_wide_rows(x, rows, cols, first, out);
+        dispatch(WideRows { x: &x[first..], rows, cols, out });
     }
 }
 
-wide! {
-    fn sum_wide_rows(x: &[f32], rows: usize, cols: usize, first: usize, out: &mut [f32]) {
+/// Sums of rows with many columns: four rows at a time, so that `out` is read and written once for four additions. The
+/// processor does not foresee places so far apart, so the next rows are asked for meanwhile.
+struct WideRows<'a> {
+    x: &'a [f32],
+    rows: usize,
+    cols: usize,
+    out: &'a mut [f32],
+}
+
+impl Kernel for WideRows<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<V: Vector>(self) {
+        let WideRows { x, rows, cols, out } = self;
         let width = out.len();
-        let row = |r: usize| &x[r * cols + first..][..width];
-        // Four rows at a time, so that `out` is read and written once for four additions.
+        assert!(
+            width <= cols && (rows == 0 || x.len() >= (rows - 1) * cols + width),
+            "columns of whole rows"
+        );
         out.fill(0.0);
         let whole = rows / 4 * 4;
-        for r in (0..whole).step_by(4) {
-            let (x0, x1, x2, x3) = (row(r), row(r + 1), row(r + 2), row(r + 3));
-            for (c, out) in out.iter_mut().enumerate() {
-                *out += (x0[c] + x1[c]) + (x2[c] + x3[c]);
+        for r in 0..rows {
+            if r < whole && !r.is_multiple_of(4) {
+                continue;
             }
-        }
-        for r in whole..rows {
-            for (out, x) in out.iter_mut().zip(row(r)) {
-                *out += x;
+            for at in (0..width).step_by(V::LANES) {
+                let n = V::LANES.min(width - at);
+                // SAFETY: `n` columns from `at` on exist in every row and in `out`.
+                unsafe {
+                    let of = |from: *const f32| {
+                        if n == V::LANES { V::load(from) } else { V::load_first(from, n) }
+                    };
+                    let row = |r: usize| of(x.as_ptr().add(r * cols + at));
+                    let terms = if r < whole {
+                        (r + 4..r + 8).for_each(|r| prefetch(x.as_ptr().wrapping_add(r * cols + at)));
+                        (row(r) + row(r + 1)) + (row(r + 2) + row(r + 3))
+                    } else {
+                        row(r)
+                    };
+                    let to = out.as_mut_ptr().add(at);
+                    let sum = of(to) + terms;
+                    if n == V::LANES { sum.store(to) } else { sum.store_first(to, n) }
+                }
             }
         }
     }

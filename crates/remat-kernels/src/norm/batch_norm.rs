@@ -7,6 +7,7 @@
 use std::ops::Range;
 
 use super::not_negative;
+use crate::base::cache::prefetch;
 use crate::base::par;
 use crate::base::raw::{Dst, Src};
 use crate::base::simd::wide;
@@ -184,6 +185,12 @@ wide! {
                 let whole = width / BLOCK * BLOCK;
                 for i in (0..whole).step_by(BLOCK) {
                     map_channel_block::<N, K, BLOCK>(inputs, y, at, i, &table, &f);
+                    if row_len > CHANNELS {
+                        // The processor does not foresee where the next part of a row begins.
+                        let next = at + i + row_len;
+                        inputs.iter().for_each(|input| prefetch(input.address().wrapping_add(next)));
+                        prefetch(y.address().wrapping_add(next));
+                    }
                 }
                 for i in whole..width {
                     map_channel_block::<N, K, 1>(inputs, y, at, i, &table, &f);

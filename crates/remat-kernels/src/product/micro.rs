@@ -14,9 +14,10 @@
 //! Invariant: a sum depends on the order of its runs and steps alone, not on which other sums share the tile; so neither how
 //! the output is cut into tiles nor the width of vectors changes a bit. Products are fused into the sums on every processor.
 
+use crate::base::cache::prefetch_for_writing;
 use crate::base::isa::{self, Isa};
 use crate::base::vector::{Kernel, Vector, dispatch_to};
-use crate::product::prefetch::{Prefetch, prefetch_for_writing};
+use crate::product::prefetch::Prefetch;
 
 /// Rows of a block.
 pub(crate) const ROWS: usize = 6;

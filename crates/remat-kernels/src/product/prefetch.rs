@@ -7,8 +7,7 @@
 //! The innermost loop asks for a line or two between some steps (`micro`). A core has room for a dozen requests; asked for more
 //! of them at once, it waits: on a Xeon with AVX-512 that took a tenth of the time of a product.
 
-/// Elements of a cache line.
-const LINE: usize = 16;
+use crate::base::cache::{LINE, prefetch};
 
 /// Runs of elements that will be read soon, `stride` elements from one to the next.
 #[derive(Clone, Copy)]
@@ -108,32 +107,6 @@ impl Walk {
         self.line = self.line.wrapping_offset(if last { self.to_next_run } else { LINE as isize });
         self.left = if last { self.run } else { self.left - 1 };
     }
-}
-
-/// Asks for the line of an address, into the second-level cache: the first one is full of what is being computed.
-#[inline(always)]
-fn prefetch(address: *const f32) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: a prefetch reads nothing; any address is allowed.
-    unsafe {
-        use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_T1>(address.cast());
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = address;
-}
-
-/// Asks for the line of an address that will be written when the sums are there.
-#[inline(always)]
-pub(crate) fn prefetch_for_writing(address: *mut f32) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: a prefetch reads nothing; any address is allowed.
-    unsafe {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_T0>(address.cast());
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = address;
 }
 
 #[cfg(test)]

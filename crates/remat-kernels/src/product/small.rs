@@ -9,11 +9,12 @@
 
 use std::ops::Range;
 
+use crate::base::cache::prefetch_for_writing;
 use crate::base::vector::{Kernel, Vector, dispatch};
 use crate::product::gemm::{Mat, MatMut, Write};
 use crate::product::micro::{COLS, DEPTH};
 use crate::product::panel::{Strides, pack_right, right_stride};
-use crate::product::prefetch::{Prefetch, Region, prefetch_for_writing};
+use crate::product::prefetch::{Prefetch, Region};
 
 /// Rows of a tile: with four vectors of sixteen there are 24 sums, four vectors and a broadcast in 32 registers, with two
 /// vectors of eight twelve, two and one in 16.

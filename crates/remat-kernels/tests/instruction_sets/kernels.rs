@@ -69,7 +69,7 @@ pub(crate) const KERNELS: &[Kernel] = &[
         let x = random(n, 1);
         output(n, |y| {
             let (x, y) = (Src::from(&x[..]), Dst::from(y));
-            fused::for_each_block(n, n, |block, registers| {
+            fused::for_each_block(&[x], y, |block, registers| {
                 let middle = registers.dst(0, block.len());
                 activation::silu(x.part(block.start, block.len()), middle);
                 activation::gelu(registers.src(0, block.len()), y.part(block.start, block.len()));

@@ -157,7 +157,6 @@ impl OpDef for Fused {
         for (i, input) in inputs[..io.n_inputs()].iter_mut().enumerate() {
             *input = io.src(i);
         }
-        let row = inputs[..io.n_inputs()].iter().map(|x| x.len()).find(|&n| n != len).unwrap_or(len);
 
         let mut rest = io.workspace();
         let mut tables = [Src::from(&[][..]); MAX_STEPS];
@@ -183,7 +182,7 @@ impl OpDef for Fused {
         }
 
         let (y, run, last) = (io.dst(0), io.run(), self.steps.len() - 1);
-        for_each_block(len, row, |block, file| {
+        for_each_block(&inputs[..io.n_inputs()], y, |block, file| {
             for (at, step) in self.steps.iter().enumerate() {
                 let mut operands = [Src::from(&[][..]); MAX_OPERANDS];
                 let mut n = step.x.len();
