@@ -9,6 +9,7 @@
 
 use std::ops::Range;
 
+use crate::base::cache::{LINE, prefetch};
 use crate::base::raw::{Dst, Src};
 use crate::base::vector::{Kernel, Vector, dispatch};
 use crate::loops::row_sums::{RowSums, load};
@@ -101,6 +102,12 @@ impl GradRows<'_, '_> {
                 unsafe {
                     add_terms(next_place, at, next_centre, &mut of_row);
                     grad_vectors::<V, K>(this_place, constants, at, near_places);
+                }
+                // What the two rows after this one need, a row before it is read and written.
+                for line in (at..at + COLUMNS).step_by(LINE) {
+                    prefetch(next_place.x.wrapping_add(cols + line));
+                    prefetch(next_place.dy.wrapping_add(cols + line));
+                    prefetch(next_place.dx.wrapping_add(line));
                 }
             }
             for at in whole..cols {
