@@ -77,6 +77,24 @@ def test_another_budget_does_not_trace_again(monkeypatch: pytest.MonkeyPatch) ->
     assert len(reads) == 5
 
 
+def test_attention_on_meta_is_a_fused_kernel() -> None:
+    """torch traces it there as products and a softmax, which hold all scores."""
+
+    class Attention(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.qkv = nn.Linear(32, 96)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            q, k, v = self.qkv(x).unflatten(-1, (3, 2, 16)).permute(2, 0, 3, 1, 4)
+            return nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True).square().mean()
+
+    here = remat.plan(Attention(), torch.randn(2, 128, 32), effort=0.01)
+    with torch.device("meta"):
+        there = remat.plan(Attention(), torch.randn(2, 128, 32), effort=0.01)
+    assert (there.keep_all_peak, there.floor) == (here.keep_all_peak, here.floor)
+
+
 def test_traces_die_with_their_model_and_are_few() -> None:
     module, batch = make("mlp")
     steps = [weakref.ref(remat.plan(module, tuple(t[:n] for t in batch), effort=0.01).step) for n in range(2, 8)]
