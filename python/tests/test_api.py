@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import remat
 import torch
-from remat import _remat, codegen, pipeline
+from remat import _remat, codegen, pipeline, planner
 from remat.capture import capture
 from remat.options import Options
 from remat.planner import Book, Planned
@@ -187,6 +187,25 @@ def test_peaks_never_fall_when_budgets_rise() -> None:
     assert book.settle(plan(80, 80)).peak == 80
     assert book.settle(plan(97, 60)).peak == 80
     assert book.settle(plan(99, 98)).peak == 95
+
+
+def test_a_floor_is_found_where_the_planner_creeps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Asked for what it has just reached, it may reach a little more, again and again; keeping everything is not the floor then."""
+    module, batch = make("mlp")
+    step = remat.plan(module, batch, effort=0.011).step
+    options = Options(effort=0.011)
+    solve, keep_all = planner._solve, step.keep_all_peak
+    least = int(1.2 * planner.proven_floor(step)["bytes"])
+    assert least < keep_all
+
+    def creeping(step: Any, budget: int, options: Options) -> tuple[str, str | None]:
+        text, reason = solve(step, max(budget, least), options)
+        if budget >= least:
+            return text, reason
+        return json.dumps({**json.loads(text), "peak_bytes": budget + 1}), "no plan"
+
+    monkeypatch.setattr(planner, "_solve", creeping)
+    assert planner.lowest(step, options, planner.Book()).peak < keep_all
 
 
 def test_buckets_end_at_powers_and_halves() -> None:
