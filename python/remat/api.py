@@ -23,7 +23,7 @@ from .losses import LossOf, call
 from .options import Options
 from .planner import book_of, find, proven_floor
 from .problem import Step
-from .target_kernels import give_losses_gradients
+from .target_kernels import give_losses_gradients, use_kernels_of
 from .training_plan import TrainingPlan
 
 # Per module and kind of options, and traces of each kind: other shapes, another mode.
@@ -188,6 +188,9 @@ def _stop_at(tracer: weakref.ref[_Tracer], options: Options, rewrite: Callable[[
     def stop(module: fx.GraphModule, example_inputs: Any, **_: Any) -> Any:
         if any(isinstance(tensor, torch.Tensor) and tensor.is_meta for tensor in example_inputs):
             give_losses_gradients(module)
+            if rewrite is None:
+                # Which device is meant is not known. The fused kernel of a CPU holds what flash attention on a GPU does.
+                use_kernels_of(False, module)
         if rewrite is not None:
             rewrite(module)
         aot = torch_compat.aot_backend(

@@ -19,9 +19,10 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from . import codegen, inductor, pipeline, reproducible, sharing, torch_compat
 from .automatic import offload_optimizers, with_reserved
 from .distributed import watch
-from .errors import OptionError, RematError
+from .errors import BudgetTooSmall, OptionError, RematError
 from .options import Options
 from .runner import Runner
+from .uncompiled import tell_of_limit
 
 
 def backend(
@@ -55,7 +56,10 @@ def backend(
     session.is_cut |= is_part
     session.n_regions += torch.is_grad_enabled()
     has_subclasses = any(is_traceable_wrapper_subclass(item) for item in example_inputs)
-    compiler = _Compiler(parsed, session, is_part=session.is_cut, has_subclasses=has_subclasses)
+    has_hooks = any(getattr(item, "_post_accumulate_grad_hooks", None) for item in example_inputs)
+    compiler = _Compiler(
+        parsed, session, is_part=session.is_cut, has_subclasses=has_subclasses, has_gradient_hooks=has_hooks
+    )
     aot = torch_compat.aot_backend(
         fw_compiler=compiler.forward,
         bw_compiler=compiler.backward,
@@ -76,7 +80,10 @@ backend.__name__ = "remat"
 class _Compiler:
     """The functions that AOTAutograd calls for one region, and what they share."""
 
-    def __init__(self, options: Options, session: sharing.Session, *, is_part: bool, has_subclasses: bool) -> None:
+    def __init__(
+        self, options: Options, session: sharing.Session, *, is_part: bool, has_subclasses: bool, has_gradient_hooks: bool
+    ) -> None:
+        self.has_gradient_hooks = has_gradient_hooks
         self.options = options
         self.session = session
         self.is_part = is_part
@@ -90,6 +97,8 @@ class _Compiler:
         try:
             return self._partition(joint, num_fwd_outputs, kwargs.get("static_lifetime_input_indices"))
         except RematError as error:
+            if isinstance(error, BudgetTooSmall) and self.has_gradient_hooks and not self.options.releases_gradients:
+                error.message += ". Parameters have hooks that run after their gradients: if those free them, try releases_gradients=True"
             raise torch_compat.unwrapped(error) from None
 
     def _partition(
@@ -181,3 +190,4 @@ def _boxed(function: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
 # A rank that has loaded the backend takes part in the watch, so that its end is noticed before its first step.
 watch()
 torch_compat.ignore_repeated_warnings()
+tell_of_limit()

@@ -27,6 +27,7 @@ class CompiledCall:
     def __init__(self, module: nn.Module, session: Session, options: dict[str, Any], **arguments: Any) -> None:
         self.module = module
         self.session = session
+        session.is_measurable = True
         # It may also come from the environment.
         self.has_budget = Options.parse(options).budget is not None
         self.device_type = next((p.device.type for p in module.parameters()), "cpu")

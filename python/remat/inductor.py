@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import importlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -46,6 +47,8 @@ def plain(module: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[...
 
 def decompositions() -> dict[Any, Callable[..., Any]]:
     """The table with which Inductor wants a graph to be traced."""
+    # Some entries, such as that of max pooling, look this module up as an attribute, and only Inductor itself imports it.
+    importlib.import_module("torch._inductor.lowering")
     from torch._inductor.decomposition import select_decomp_table
 
     return select_decomp_table()

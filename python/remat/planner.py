@@ -24,6 +24,9 @@ from .problem import PlanSteps, Step, end_of_step, fixed_bytes
 DEFAULT_EFFORT = 0.05
 # How often a lower peak is asked for when the budget was not met.
 ATTEMPTS = 4
+# What the budget is then multiplied with, one after the other: asked for what it has just reached, the planner may reach a little more,
+# and again, and again.
+WIDER = (1.02, 1.05, 1.1, 1.2, 1.4, 2.0)
 # Why a plan is above the budget that fitted before its gradients were postponed.
 LATE = "gradients are given away late"
 
@@ -120,7 +123,10 @@ def lowest(step: Step, options: Options, book: Book) -> Planned:
     """The plan with the lowest peak that the planner reaches."""
     target = proven_floor(step)["bytes"]
     found = Planned.read(step.keep_all, step.keep_all_peak)
-    for _ in range(ATTEMPTS):
+    for factor in (*(1.0,) * ATTEMPTS, *WIDER):
+        target = int(factor * target)
+        if target >= found.peak:
+            break
         text, reason = _solve(step, target, options)
         reached = Planned.read(text, target)
         # The answer to a budget that is not met is no plan, except for this reason.

@@ -23,11 +23,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from . import inductor_fit, torch_compat, watch
+from . import inductor_fit, neighbours, torch_compat, watch
 from .budget import format_bytes, in_bytes
 from .distributed import gradient_bucket_bytes
 from .errors import BudgetExceeded, BudgetTooSmall, BudgetWarning
-from .measure import storage_bytes
 from .options import Options
 from .pipeline import decide, report
 from .planner import Planned, book_of, find, lowest
@@ -36,8 +35,8 @@ from .release import leaves_of
 from .runner import Runner, Variant, buckets
 from .schedule import number_of
 from .together import Call, Gap, Profile, Together, keep_all_peak, least_saving, localized, peak
-from .under_way import Running, TrainingStep, held_in_backward, local, storage_keys
-from .unknown_loss import attempts, held_always, is_relaxed, with_room
+from .under_way import Running, TrainingStep, gradients_of, held_in_backward, local, note_leaves, storage_keys
+from .unknown_loss import UNSEEN, attempts, held_always, is_relaxed, with_room
 from .watch import Watch
 
 # Plans that are kept for a model, one for each shape and amount of gradients; the least recently used goes first.
@@ -46,10 +45,6 @@ MAX_PLANS = 8
 MAX_MEASUREMENTS = 8
 # Measuring slows every operation down. A step that other models have overtaken so often may never have its backward.
 MAX_OVERTAKEN = 8
-UNSEEN = (
-    "the budget leaves no room for a loss outside of the model, or for outputs that are kept until backward ends, and without"
-    " remat.compile(model, ...) no step is measured: whether it can be kept is not known"
-)
 
 _sessions: dict[int, Session] = {}
 # What is measured now. Steps of several models may overlap, as those of the two halves of a GAN do; each has its own watch.
@@ -73,6 +68,8 @@ class Session:
         self.n_measured = 0
         self.n_overtaken = 0
         self.wants_measuring = True
+        # Whether calls go through `enter` and `leave`, as those of modules that are compiled in place do.
+        self.is_measurable = False
         self.meter: Watch | None = None
         self.said: set[str] = set()
         self.runners: list[Runner] = []
@@ -193,6 +190,11 @@ class Session:
         step.n_calls += 1
         variant = step.choice.get(runner.index) or runner.variants[0]
         running = Running(runner, variant)
+        if not self.is_measurable and not self.is_cut and "neighbours" not in self.said:
+            message = neighbours.excess(variant, runner.options, arguments, [s for s in _sessions.values() if s.waiting])
+            note_leaves(self.leaves, arguments)
+            if message is not None:
+                self.say("neighbours", message)
         if runner.receiver is not None and not self.waiting:
             running.leaves = leaves_of(arguments)
         meter = step.meter
@@ -202,7 +204,7 @@ class Session:
             own = meter.own(arguments)
             outside = meter.current - own - step.seen_gradients
             waiting = self._waiting()
-            step.profile.calls.append(Call(runner.index, outside - self._saved(), waiting))
+            step.profile.calls.append(Call(runner.index, outside - self.saved_bytes(), waiting))
             running.profile_index = index
         results = variant.forward(arguments)
         mark = results[runner.n_outputs].untyped_storage()
@@ -258,13 +260,12 @@ class Session:
         if self.step is not None and self.step.meter is not None:
             # Its backward never came.
             self._stop(self.step)
-        for argument in arguments:
-            if isinstance(argument, torch.Tensor) and argument.is_leaf and argument.requires_grad:
-                self.leaves.setdefault(id(argument), weakref.ref(argument))
+        note_leaves(self.leaves, arguments)
         sizes = runner.sizes(arguments)
         key = (runner.index, buckets(sizes))
         gradients = self._held_gradients(runner.options)
-        step = TrainingStep(key, gradients, self._gradients(), self._choice(runner, sizes, key, gradients))
+        step = TrainingStep(key, gradients, gradients_of(self.leaves), self._choice(runner, sizes, key, gradients))
+        step.is_inside = any(other is not self and other.waiting for other in _sessions.values())
         self.wants_measuring = key not in self.profiles and self.n_measured < MAX_MEASUREMENTS
         if self.meter is not None:
             self._adopt(step)
@@ -318,15 +319,10 @@ class Session:
 
     def _held_gradients(self, options: Options) -> int:
         """Bytes of the gradients that are there before a step, and of the buckets in which DDP copies those that come."""
-        there = 0 if options.accumulates else self._gradients()
+        there = 0 if options.accumulates else gradients_of(self.leaves)
         in_buckets = gradient_bucket_bytes()
         is_view = in_buckets and getattr(torch_compat.active_ddp(), "gradient_as_bucket_view", False)
         return max(there, in_buckets) if is_view else there + in_buckets
-
-    def _gradients(self) -> int:
-        """Bytes of the gradients that are there before a step."""
-        gradients = (leaf.grad for reference in self.leaves.values() if (leaf := reference()) is not None)
-        return storage_bytes(local(g) for g in gradients if g is not None and g.layout is torch.strided)
 
     def _all_gradients(self) -> float:
         """Bytes of the gradients of the model after a backward; no limit is known without the model."""
@@ -361,20 +357,21 @@ class Session:
     def _waiting(self) -> tuple[int, ...]:
         return tuple(running.runner.index for running in self.waiting.values())
 
-    def _saved(self) -> int:
+    def saved_bytes(self) -> int:
+        """What the regions that wait for their backward have saved."""
         return sum(running.variant.phases.saved for running in self.waiting.values())
 
     def _note_gap(self, step: TrainingStep, meter: Watch) -> None:
         if step.n_calls > 1 or step.profile.calls:
             highest = meter.mark()
-            step.profile.gaps.append(Gap(highest - step.seen_gradients - self._saved(), self._waiting()))
+            step.profile.gaps.append(Gap(highest - step.seen_gradients - self.saved_bytes(), self._waiting()))
 
     def _note_backward(self, step: TrainingStep, meter: Watch, running: Running) -> int:
         """Notes what is held outside of a backward, and returns the peak that its plan has with that."""
         place = running.profile_index
         assert place is not None
         held = held_in_backward(running.variant)
-        outside = meter.current - held - step.seen_gradients - self._saved()
+        outside = meter.current - held - step.seen_gradients - self.saved_bytes()
         call = dataclasses.replace(step.profile.calls[place], backward=outside, backward_waiting=self._waiting())
         step.profile.calls[place] = call
         return meter.current + running.variant.phases.backward - held + running.variant.step.region.fixed_bytes
@@ -439,12 +436,13 @@ class Session:
             return
         budget = self.budgets[key]
         if measured > budget:
-            self.say(
-                "first",
-                f"the first step took {format_bytes(measured)} of a budget of {format_bytes(budget)}: memory outside of the"
-                " compiled module was not known. It is counted from now on. A loss that the module returns"
-                " (remat.compile(..., loss=...)) is counted from the first step",
+            took = f"the first step took {format_bytes(measured)} of a budget of {format_bytes(budget)}: "
+            known = (
+                "memory outside of the compiled module was not known. It is counted from now on. A loss that the module returns"
+                " (remat.compile(..., loss=...)) is counted from the first step"
             )
+            beside = f"other compiled modules ran within it, each with a budget of its own. {neighbours.TOGETHER}"
+            self.say("first", took + (beside if self.n_overtaken or step.is_inside else known))
 
     def _plan_together(self, key: Key, profile: Profile, gradients: int) -> dict[int, Variant]:
         """Plans for all regions of a profile."""

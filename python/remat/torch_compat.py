@@ -358,6 +358,38 @@ def unwrapped(error: RematError) -> RematError:
     return error.with_traceback(None)
 
 
+def when_compiling_ends(tell: Callable[[str, int, Any], None]) -> None:
+    """Has `tell` called when Dynamo gives up a function that was compiled too often: with the function, the limit, and the options
+    of its backend.
+
+    From then on it runs as it is, without a word to the backend; the line that Dynamo logs is the only sign.
+    """
+
+    class Listener(logging.Filter):
+        def filter(self, record: logging.LogRecord) -> bool:
+            arguments = record.args
+            if "hit config.%s" in str(record.msg) and isinstance(arguments, tuple) and len(arguments) > 2:
+                compiler = _running_compiler()
+                if getattr(compiler, "compiler_name", "") == "remat":
+                    tell(str(arguments[2]), int(str(arguments[1])), getattr(compiler, "kwargs", {}).get("options"))
+            return True
+
+    logging.getLogger("torch._dynamo.convert_frame").addFilter(Listener())
+
+
+def _running_compiler() -> Any:
+    """What torch.compile made of the backend for which Dynamo compiles now."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code.co_name == "_compile" and frame.f_code.co_filename.endswith("convert_frame.py"):
+            found: Any = frame.f_locals.get("compiler_fn")
+            while hasattr(found, "_torchdynamo_orig_backend"):
+                found = found._torchdynamo_orig_backend
+            return found
+        frame = frame.f_back
+    return None
+
+
 def allow_recurrent_layers(model: Any) -> None:
     """Lets Dynamo trace `nn.LSTM` and its like, where the model has some; it would cut the model there otherwise.
 

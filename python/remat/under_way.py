@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
+from .measure import storage_bytes
 from .problem import output_values
 from .runner import Runner, Variant
 from .together import Profile
@@ -42,6 +44,8 @@ class TrainingStep:
     # The sizes for which each region is planned.
     sizes: dict[int, tuple[int, ...]] = field(default_factory=dict)
     n_calls: int = 0
+    # Whether another model waited for its backward when it began.
+    is_inside: bool = False
     is_ending: bool = False
 
 
@@ -70,3 +74,16 @@ def storage_keys(tensors: Iterable[Any]) -> set[int]:
 def local(tensor: Any) -> torch.Tensor:
     """What this process has of a tensor that is sharded over several."""
     return tensor.to_local() if hasattr(tensor, "to_local") else tensor
+
+
+def note_leaves(leaves: dict[int, Any], arguments: Iterable[Any]) -> None:
+    """Takes note of the parameters among some arguments, without keeping them alive."""
+    for argument in arguments:
+        if isinstance(argument, torch.Tensor) and argument.is_leaf and argument.requires_grad:
+            leaves.setdefault(id(argument), weakref.ref(argument))
+
+
+def gradients_of(leaves: dict[int, Any]) -> int:
+    """Bytes of the gradients that are there."""
+    gradients = (leaf.grad for reference in leaves.values() if (leaf := reference()) is not None)
+    return storage_bytes(local(g) for g in gradients if g is not None and g.layout is torch.strided)

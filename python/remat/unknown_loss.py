@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from . import torch_compat
 from .planner import book_of, find_if_any
-from .problem import LOSS_BYTES, Outside, Step, fixed_bytes, loss_bytes, output_values, with_outside
+from .problem import LOSS_BYTES, Outside, Step, loss_bytes, output_values, with_outside
 from .runner import Runner, Variant, buckets
 
 # Room that is tried, by halving, as multiples of a cross entropy: one-hot targets, a teacher's probabilities and their logarithms
@@ -24,8 +24,10 @@ MORE = (
 )  # fmt: skip
 # The same where not even a cross entropy fits.
 LESS = ((0.75, 0.0), (0.5, 0.0), (0.25, 0.0))
-
-
+UNSEEN = (
+    "the budget leaves no room for a loss outside of the model, or for outputs that are kept until backward ends, and without"
+    " remat.compile(model, ...) no step is measured: whether it can be kept is not known"
+)
 Sizes = tuple[int, ...]
 
 
@@ -59,7 +61,8 @@ def _droppable_bytes(step: Step) -> int:
     dropped = sum(region.values[value].bytes for value in output_values(region) - read)
     # The value of a loss is held by whoever calls its backward.
     dropped -= LOSS_BYTES if region.has_loss_inside else 0
-    return min(max(dropped, 0), fixed_bytes(step))
+    # Taken from what is held during the whole step, of which the value of an assumed loss is no part.
+    return min(max(dropped, 0), region.fixed_bytes + step.outside.always)
 
 
 def with_room(runner: Runner, variant: Variant, budget: int) -> Variant:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import remat
 import torch
-from remat import _remat, codegen, pipeline
+from remat import _remat, codegen, pipeline, planner
 from remat.capture import capture
 from remat.options import Options
 from remat.planner import Book, Planned
@@ -75,6 +75,24 @@ def test_another_budget_does_not_trace_again(monkeypatch: pytest.MonkeyPatch) ->
         parameter.requires_grad_(False)
     assert len(reads) == 4 and remat.plan(module, batch, effort=0.01).floor < plans[0].floor
     assert len(reads) == 5
+
+
+def test_attention_on_meta_is_a_fused_kernel() -> None:
+    """torch traces it there as products and a softmax, which hold all scores."""
+
+    class Attention(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.qkv = nn.Linear(32, 96)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            q, k, v = self.qkv(x).unflatten(-1, (3, 2, 16)).permute(2, 0, 3, 1, 4)
+            return nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True).square().mean()
+
+    here = remat.plan(Attention(), torch.randn(2, 128, 32), effort=0.01)
+    with torch.device("meta"):
+        there = remat.plan(Attention(), torch.randn(2, 128, 32), effort=0.01)
+    assert (there.keep_all_peak, there.floor) == (here.keep_all_peak, here.floor)
 
 
 def test_traces_die_with_their_model_and_are_few() -> None:
@@ -169,6 +187,25 @@ def test_peaks_never_fall_when_budgets_rise() -> None:
     assert book.settle(plan(80, 80)).peak == 80
     assert book.settle(plan(97, 60)).peak == 80
     assert book.settle(plan(99, 98)).peak == 95
+
+
+def test_a_floor_is_found_where_the_planner_creeps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Asked for what it has just reached, it may reach a little more, again and again; keeping everything is not the floor then."""
+    module, batch = make("mlp")
+    step = remat.plan(module, batch, effort=0.011).step
+    options = Options(effort=0.011)
+    solve, keep_all = planner._solve, step.keep_all_peak
+    least = int(1.2 * planner.proven_floor(step)["bytes"])
+    assert least < keep_all
+
+    def creeping(step: Any, budget: int, options: Options) -> tuple[str, str | None]:
+        text, reason = solve(step, max(budget, least), options)
+        if budget >= least:
+            return text, reason
+        return json.dumps({**json.loads(text), "peak_bytes": budget + 1}), "no plan"
+
+    monkeypatch.setattr(planner, "_solve", creeping)
+    assert planner.lowest(step, options, planner.Book()).peak < keep_all
 
 
 def test_buckets_end_at_powers_and_halves() -> None:

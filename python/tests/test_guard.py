@@ -101,6 +101,17 @@ def test_a_loss_that_needs_less_than_is_assumed_is_not_refused_at_the_eager_peak
     assert all(torch.equal(a, p.grad) for a, p in zip(expected, module.parameters(), strict=True))
 
 
+def test_outputs_that_are_larger_than_everything_else_are_planned_or_refused() -> None:
+    """The gradient of a sum is one number expanded, which torch.compile makes a whole tensor."""
+    module, x = nn.Linear(4, 4096), torch.randn(64, 4)
+    with measure_peak("cpu") as eager:
+        module(x).sum().backward()
+    with pytest.raises(remat.BudgetTooSmall) as caught:
+        remat.compile(module, budget=eager.bytes, effort=0.01)(x)
+    peaks, messages = told(lambda: steps(remat.compile(module, budget=caught.value.floor), module, torch.sum, x))
+    assert max(peaks) <= caught.value.floor and messages == []
+
+
 def test_strict_raises_what_is_warned_of_otherwise() -> None:
     module, x = with_head(), torch.randn(1024, WIDTH)
     keep_all = remat.plan(module, x, effort=0.01).keep_all_peak

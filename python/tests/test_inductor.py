@@ -7,6 +7,8 @@ Gradients are compared with those of eager mode: Inductor rounds differently, an
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 import types
 from collections.abc import Callable
 from typing import Any
@@ -178,6 +180,18 @@ def test_nothing_is_added_without_a_budget() -> None:
     assert all(torch.equal(a, b) for a, b in zip(*results, strict=True))
     # The allocation that wrappers find is torch's own.
     assert isinstance(torch._C._dynamo.guards._empty_strided_cpu, types.BuiltinFunctionType)
+
+
+def test_a_first_model_with_max_pooling() -> None:
+    """In a process that has not used Inductor yet: a decomposition of pooling needs a module that only Inductor imports."""
+    code = (
+        "import remat, torch\n"
+        "model = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.MaxPool2d(2))\n"
+        "remat.compile(model, budget='1GiB', compiler='inductor')(torch.randn(1, 3, 8, 8)).square().mean().backward()\n"
+        "print(remat.regions())"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert run.returncode == 0 and "predicted peak" in run.stdout, run.stderr[-2000:]
 
 
 def test_verify_belongs_to_the_eager_compiler() -> None:
