@@ -1,6 +1,9 @@
 //! Files made to hurt: time and memory of validator and checker are linear in the size of the input.
 
-use remat_plan::{Fault, Plan, Problem, ProblemError, ProblemFaultKind, check};
+use remat_plan::{
+    Fault, NodeId, Plan, Problem, ProblemError, ProblemFaultKind, SimulationError, Step, StoreId, ValueId,
+    check, simulate, simulate_with,
+};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -110,4 +113,44 @@ fn many_faults_of_a_plan_are_counted() {
     let message =
         frugal(text.len(), || faults.iter().map(|f| f.with_names(&problem).to_string()).collect::<String>());
     assert!(message.len() < 200_000, "{}", message.len());
+}
+
+/// The first id that a problem does not have is refused like any other, by the checker and by the simulator.
+#[test]
+fn ids_one_beyond_the_last_are_refused() {
+    let _turn = TURN.lock().unwrap();
+    let value = r#"{"name":"v","bytes":1}"#;
+    let problem = problem("n", &list(value, 2), r#""inputs":[0],"outputs":[1]"#);
+    let problem = Problem::from_json(&problem).unwrap();
+    let whole = Plan::from_json(&plan(r#"["compute",0]"#, 2), &problem).unwrap();
+    assert_eq!(check(&problem, &whole), []);
+    let (node, value, store) = (NodeId(1), ValueId(2), StoreId(0));
+    let beyond = [
+        Step::Compute(node),
+        Step::Free(value),
+        Step::Out(value, store),
+        Step::Out(ValueId(0), store),
+        Step::In(ValueId(0), store),
+        Step::Discard(ValueId(0), store),
+    ];
+    for step in beyond {
+        let steps = vec![step, Step::Compute(NodeId(0))];
+        assert_eq!(simulate(&problem, &steps), Err(SimulationError::NoSuchId { at: 0 }), "{step:?}");
+        let plan = Plan { steps, ..whole.clone() };
+        let faults = check(&problem, &plan);
+        assert!(
+            matches!(
+                faults[..],
+                [Fault::NoSuchNode { .. } | Fault::NoSuchValue { .. } | Fault::NoSuchStore { .. }]
+            ),
+            "{step:?}: {faults:?}"
+        );
+    }
+    for (value, store) in [(value, store), (ValueId(0), store)] {
+        let stored = [(value, store)];
+        let error = simulate_with(&problem, &stored, &[Step::Compute(NodeId(0))]);
+        assert_eq!(error, Err(SimulationError::NotCarried { value }));
+        let plan = Plan { stored: stored.to_vec(), ..whole.clone() };
+        assert!(check(&problem, &plan).contains(&Fault::StoredNotCarried { value }));
+    }
 }

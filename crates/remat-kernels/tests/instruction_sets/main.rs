@@ -4,6 +4,8 @@
 //! `UPDATE_EXPECT=1 cargo test --release -p remat-kernels --test instruction_sets` writes that file. Whoever changes it
 //! raises `remat_kernels::NUMERICS`, because checkpoints tell versions apart by that number.
 //!
+//! `REMAT_KERNELS=conv,attention` runs those whose names contain one of these, for tools that are slow.
+//!
 //! `kernels.rs` is the table: each kernel as a function of one length, which is the length that its vectors run along.
 
 mod kernels;
@@ -30,7 +32,10 @@ fn bits(kernel: &Kernel, isa: Isa, len: usize) -> Vec<u32> {
 #[test]
 fn all_sets_give_the_same_bits() {
     let mut page = format!("numerics {}\n", remat_kernels::NUMERICS);
-    for kernel in KERNELS {
+    let some = std::env::var("REMAT_KERNELS").ok();
+    let is_wanted =
+        |kernel: &Kernel| some.iter().all(|some| some.split(',').any(|name| kernel.name.contains(name)));
+    for kernel in KERNELS.iter().filter(|kernel| is_wanted(kernel)) {
         println!("{}", kernel.name);
         let mut hash = 0u64;
         for len in lengths().into_iter().filter(|&len| len <= kernel.longest) {
@@ -52,7 +57,7 @@ fn all_sets_give_the_same_bits() {
         }
         page += &format!("{hash:016x} {}\n", kernel.name);
     }
-    if cfg!(miri) {
+    if cfg!(miri) || some.is_some() {
         return;
     }
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/instruction_sets/bits.txt");

@@ -47,7 +47,12 @@ impl ImageFolder {
 
     /// Decodes one image: RGB bytes row by row, with height and width.
     pub(super) fn decode(&self, i: usize) -> Result<(Vec<u8>, usize, usize)> {
-        decode_image(&self.files[i].0)
+        let path = &self.files[i].0;
+        // A folder from elsewhere may hold a pipe, which would be waited for, or a link to a device.
+        if path.exists() && !path.is_file() {
+            return Err(bad_data(path.display(), "is not a regular file"));
+        }
+        decode_image(path)
     }
 }
 

@@ -412,6 +412,14 @@ mod tests {
             let message = filled(&mut held_out, 1, 1).unwrap_err().to_string();
             assert!(message.contains("4.jpeg") && message.contains("cannot be decoded"), "{message}");
         }
+        // What never ends, or waits for somebody to write, is not read at all.
+        #[cfg(unix)]
+        {
+            std::fs::remove_file(folder.path().join("b/4.jpeg")).unwrap();
+            std::os::unix::fs::symlink("/dev/zero", folder.path().join("b/4.jpeg")).unwrap();
+            let message = filled(&mut held_out, 1, 1).unwrap_err().to_string();
+            assert!(message.contains("4.jpeg: is not a regular file"), "{message}");
+        }
         // Skipped, the only image that is held out leaves nothing; in training its place goes to the next one.
         let images = images.skip_bad_images();
         assert!(filled(&mut images.batches(Part::HeldOut, shape, 1).unwrap(), 1, 1).is_err());

@@ -5,7 +5,7 @@ use super::resize::resize;
 use crate::error::{Error, Result};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::Path;
 
 /// Mean and deviation of ImageNet's channels.
@@ -108,7 +108,12 @@ impl ImageScale {
 
 /// Decodes a PNG or JPEG file: RGB bytes row by row, with height and width.
 pub fn decode_image(path: &Path) -> Result<(Vec<u8>, usize, usize)> {
-    let bytes = std::fs::read(path).map_err(Error::io(format!("read {}", path.display())))?;
+    let mut bytes = Vec::new();
+    let file = File::open(path).and_then(|file| file.take(MAX_BYTES as u64 + 1).read_to_end(&mut bytes));
+    file.map_err(Error::io(format!("read {}", path.display())))?;
+    if bytes.len() > MAX_BYTES {
+        return Err(bad_data(path.display(), format!("has more than the {MAX_BYTES} bytes that are read")));
+    }
     // The beginning says what a file is; its name may lie.
     let decoded = if bytes.starts_with(b"\x89PNG") { decode_png(&bytes) } else { decode_jpeg(bytes) };
     decoded.map_err(|message| bad_data(path.display(), format!("cannot be decoded: {message}")))
@@ -116,6 +121,8 @@ pub fn decode_image(path: &Path) -> Result<(Vec<u8>, usize, usize)> {
 
 /// Height and width of an image file, and the memory that [`decode_image`] takes; `None` where the header cannot be read.
 pub(super) fn decoding_bytes(path: &Path) -> Option<(usize, usize, u64)> {
+    // Opening a pipe waits for somebody to write.
+    path.is_file().then_some(())?;
     let mut file = BufReader::new(File::open(path).ok()?);
     let in_file = file.get_ref().metadata().ok()?.len();
     let (height, width, per_pixel) = if file.fill_buf().ok()?.starts_with(b"\x89PNG") {
@@ -149,7 +156,8 @@ fn jpeg_size(
 /// Pixels of the largest image that is decoded. A file of a kilobyte can claim more than any machine has.
 const MAX_PIXELS: usize = 1 << 26;
 
-/// Memory for decoding one image; an image in several scans takes three times as much as another.
+/// Memory for decoding one image, and bytes of the largest file; an image in several scans takes three times as much as
+/// another.
 const MAX_BYTES: usize = 224 << 20;
 
 /// Refuses sizes before anything is allocated for them.
@@ -252,5 +260,9 @@ mod tests {
         std::fs::write(&path, bytes).unwrap();
         let message = decode_image(&path).unwrap_err().to_string();
         assert!(message.contains("of this kind are decoded"), "{message}");
+        // A file with a hole takes no space, however long it says it is.
+        std::fs::File::create(&path).unwrap().set_len(1 << 40).unwrap();
+        let message = decode_image(&path).unwrap_err().to_string();
+        assert!(message.contains("bomb.jpg: has more than the 234881024 bytes"), "{message}");
     }
 }
