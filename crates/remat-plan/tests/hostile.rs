@@ -153,4 +153,7 @@ fn ids_one_beyond_the_last_are_refused() {
         let plan = Plan { stored: stored.to_vec(), ..whole.clone() };
         assert!(check(&problem, &plan).contains(&Fault::StoredNotCarried { value }));
     }
+    let moved = Problem::parse(include_str!("../../../fuzz/problems/moved.txt")).unwrap();
+    let steps = [Step::Out(ValueId::new(moved.values.len()), store)];
+    assert_eq!(simulate(&moved, &steps), Err(SimulationError::NoSuchId { at: 0 }));
 }
