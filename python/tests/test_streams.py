@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import random
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,8 @@ from remat.offload.streams import Device, Dropped, StreamFileStore, StreamStore
 from subjects import Subject, Written, results_of, subjects
 
 GARBAGE = 0xA5
+# The threads of a file wait for streams, as the main one does: who comes second must find the work done, not begun.
+RUNNING = threading.RLock()
 
 
 class Event:
@@ -50,9 +53,10 @@ class Stream:
         self.queue.append(event.synchronize)
 
     def run_until(self, place: int) -> None:
-        while self.n_done < place:
-            self.n_done += 1
-            self.queue[self.n_done - 1]()
+        with RUNNING:
+            while self.n_done < place:
+                self.n_done += 1
+                self.queue[self.n_done - 1]()
 
 
 class Computing(Stream):
