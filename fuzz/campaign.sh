@@ -32,12 +32,13 @@ for target in "$@"; do
         [ "$left" -ge 60 ] || left=60
         status=0
         nice -n 19 "$fuzzer" "target/corpus/$target" "corpus/$target" -max_total_time="$left" -artifact_prefix="artifacts/$target/new-" \
-            -timeout=5 -rss_limit_mb=1024 -max_len=8192 -print_final_stats=1 >"$log" 2>&1 || status=$?
+            -timeout=60 -report_slow_units=5 -rss_limit_mb=1024 -max_len=8192 -print_final_stats=1 >"$log" 2>&1 || status=$?
         for found in "artifacts/$target/new-"*; do
-            # A process that was paused looks like one that is slow: only what happens again is a finding, and ends the target.
+            # A process that was paused looks like one that is slow: only what happens again, or takes five seconds of processor
+            # time, is a finding, and ends the target.
             if [ -e "$found" ]; then
                 status=0
-                "$fuzzer" -timeout=5 -rss_limit_mb=1024 "$found" >"$log.again" 2>&1 && rm "$found" || end="FINDING $found"
+                (ulimit -t 5 && exec "$fuzzer" -timeout=3600 -rss_limit_mb=1024 "$found") >"$log.again" 2>&1 && rm "$found" || end="FINDING $found"
             fi
         done
         [ "$status" -eq 0 ] || end="ended with $status, see $log"
