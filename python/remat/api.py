@@ -15,7 +15,7 @@ from torch import fx
 from . import pipeline, sharing, torch_compat
 from .automatic import with_reserved
 from .backend import backend
-from .budget import Size, in_bytes
+from .budget import Size, in_bytes, is_percentage
 from .distributed import watch
 from .errors import BudgetTooSmall, RematError
 from .in_place import compile_in_place, isolation
@@ -94,7 +94,7 @@ def max_batch(
 
     `example(n)` makes the arguments for a batch of n. Found by doubling and halving, so with about 2 log2(n) traces.
     """
-    if isinstance(budget, str) and budget.strip().endswith("%"):
+    if is_percentage(budget):
         raise ValueError("max_batch needs a budget in bytes: a percentage grows with the batch")
     parsed = with_reserved(Options.parse({"budget": budget, **options}), _parameters(model))
 

@@ -16,7 +16,7 @@ import torch
 from torch import fx
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
-from . import codegen, inductor, pipeline, reproducible, sharing, torch_compat
+from . import codegen, inductor, pipeline, release, reproducible, sharing, torch_compat
 from .automatic import offload_optimizers, with_reserved
 from .distributed import watch
 from .errors import BudgetTooSmall, OptionError, RematError
@@ -56,9 +56,8 @@ def backend(
     session.is_cut |= is_part
     session.n_regions += torch.is_grad_enabled()
     has_subclasses = any(is_traceable_wrapper_subclass(item) for item in example_inputs)
-    has_hooks = any(getattr(item, "_post_accumulate_grad_hooks", None) for item in example_inputs)
     compiler = _Compiler(
-        parsed, session, is_part=session.is_cut, has_subclasses=has_subclasses, has_gradient_hooks=has_hooks
+        parsed, session, is_part=session.is_cut, has_subclasses=has_subclasses, hooks=release.hooks_of(example_inputs)
     )
     aot = torch_compat.aot_backend(
         fw_compiler=compiler.forward,
@@ -81,9 +80,9 @@ class _Compiler:
     """The functions that AOTAutograd calls for one region, and what they share."""
 
     def __init__(
-        self, options: Options, session: sharing.Session, *, is_part: bool, has_subclasses: bool, has_gradient_hooks: bool
+        self, options: Options, session: sharing.Session, *, is_part: bool, has_subclasses: bool, hooks: release.Hooks
     ) -> None:
-        self.has_gradient_hooks = has_gradient_hooks
+        self.hooks = hooks
         self.options = options
         self.session = session
         self.is_part = is_part
@@ -97,7 +96,8 @@ class _Compiler:
         try:
             return self._partition(joint, num_fwd_outputs, kwargs.get("static_lifetime_input_indices"))
         except RematError as error:
-            if isinstance(error, BudgetTooSmall) and self.has_gradient_hooks and not self.options.releases_gradients:
+            is_released = self.runner is not None and self.runner.receiver is not None
+            if isinstance(error, BudgetTooSmall) and self.hooks is not release.Hooks.NONE and not is_released:
                 error.message += ". Parameters have hooks that run after their gradients: if those free them, try releases_gradients=True"
             raise torch_compat.unwrapped(error) from None
 
@@ -108,7 +108,13 @@ class _Compiler:
         try:
             index = len(self.session.runners)
             self.runner = Runner(
-                index, joint, n_forward_outputs, self.options, lasting_inputs, has_subclasses=self.has_subclasses
+                index,
+                joint,
+                n_forward_outputs,
+                self.options,
+                lasting_inputs,
+                has_subclasses=self.has_subclasses,
+                releases_gradients=self._releases_gradients(),
             )
         except Exception as error:
             ranks = watch()
@@ -124,6 +130,16 @@ class _Compiler:
         first = self.session.add(self.runner, is_part=self.is_part)
         pipeline.report(first.step, first.planned, self.options, time.perf_counter() - begin, first.keep_all_peak)
         return first.written.forward, first.written.backward
+
+    def _releases_gradients(self) -> bool:
+        """Whether gradients are given away during backward: as the options say, or because a hook waits for each of them.
+
+        In the second case the first step must be watched, in case the hooks keep what they are given.
+        """
+        if self.options.releases_gradients is not None:
+            return self.options.releases_gradients
+        is_plain = not self.is_part and not self.has_subclasses and self.options.offload is None
+        return self.hooks is release.Hooks.ALL_ON_CPU and self.session.is_measurable and is_plain
 
     def forward(self, module: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
         """Compiles forward."""

@@ -7,14 +7,20 @@ Java, and `8e9`, as a number or as text, is that many bytes.
 from __future__ import annotations
 
 import re
+from typing import TypeGuard
 
 from ._remat import budget_bytes, format_bytes
 
-__all__ = ["Size", "format_bytes", "in_bytes"]
+__all__ = ["Size", "format_bytes", "in_bytes", "is_percentage"]
 
 Size = int | float | str
 SHORT_UNIT = re.compile(r"\s*\d+(\.\d+)?\s*[KMGTkmgt]\s*")
 EXPONENT = re.compile(r"\s*\d+(\.\d+)?[eE]\+?\d+\s*")
+
+
+def is_percentage(size: Size | None) -> TypeGuard[str]:
+    """Whether a size is a share of the peak without recomputation."""
+    return isinstance(size, str) and size.strip().endswith("%")
 
 
 def in_bytes(size: Size, keep_all_peak: int) -> int:

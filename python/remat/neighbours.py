@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from .budget import format_bytes, in_bytes
+from .budget import format_bytes, in_bytes, is_percentage
 from .options import Options
 from .runner import Variant
 from .under_way import local
@@ -27,7 +27,7 @@ def excess(variant: Variant, options: Options, arguments: Iterable[Any], waiting
 
     They hold their parameters, and what they saved or, later, their gradients.
     """
-    if not waiting or options.budget is None or str(options.budget).strip().endswith("%"):
+    if not waiting or options.budget is None or is_percentage(options.budget):
         return None
     own = {id(argument) for argument in arguments}
     others = {key: leaf for session in waiting for key, reference in session.leaves.items() if (leaf := reference()) is not None}

@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal, get_args
 
 from ._remat import PLANNERS
-from .budget import Size, in_bytes
+from .budget import Size, in_bytes, is_percentage
 from .rates import out_and_in
 
 Compiler = Literal["eager", "inductor"]
@@ -32,7 +32,7 @@ class Options:
     optimizers of the model's parameters, which is the default where the budget comes from the environment.
     `accumulates`: gradients of earlier backwards stay, as with gradient accumulation or `zero_grad(set_to_none=False)`.
     `releases_gradients`: hooks that run after a gradient was accumulated consume it (an optimizer in backward), so they are called
-    as soon as it is made.
+    as soon as it is made. `None` does so where every parameter has such a hook, and looks at what the hooks leave.
     `compiler`: `eager` runs op by op; `inductor` fuses, and plans are sought until the code that it writes fits the budget.
     `offload`: where values may rest while nobody needs them, besides being recomputed: `"host"` (memory outside of the budget) or
     a folder, in which a file without a name is made. `offload_speed`: `"1.5GB/s"`, or `"1GB/s,2GB/s"` for out and in; measured otherwise.
@@ -48,7 +48,7 @@ class Options:
     budget: Size | None = None
     reserved: Size = 0
     accumulates: bool = False
-    releases_gradients: bool = False
+    releases_gradients: bool | None = None
     compiler: Compiler = "eager"
     offload: str | os.PathLike[str] | None = None
     offload_speed: str | None = None
@@ -88,7 +88,8 @@ class Options:
             if value not in allowed:
                 raise ValueError(f"the option {name} is {value!r}{_meant(value, allowed)}; it can be {' or '.join(allowed)}")
         for name in ("accumulates", "releases_gradients", "verify", "offload_optimizer"):
-            if not isinstance(getattr(self, name), bool):
+            is_open = name == "releases_gradients" and self.releases_gradients is None
+            if not is_open and not isinstance(getattr(self, name), bool):
                 raise ValueError(f"the option {name} is {getattr(self, name)!r}; it can be True or False")
         if self.verify and self.compiler == "inductor":
             raise ValueError("verify=True needs compiler='eager': what Inductor fuses has no first value to compare with")
@@ -99,7 +100,7 @@ class Options:
         if isinstance(self.budget, bool) or not isinstance(self.budget, (int, float, str, type(None))):
             raise ValueError(f"the budget is {self.budget!r}; write bytes as a number, '8GiB' or '50%'")
         is_size = isinstance(self.reserved, (int, float, str)) and not isinstance(self.reserved, bool)
-        if not is_size or str(self.reserved).strip().endswith("%"):
+        if not is_size or is_percentage(self.reserved):
             raise ValueError(
                 f"the reserved memory is {self.reserved!r}; write bytes, '2GiB' or 'auto' (a percentage has no base)"
             )

@@ -23,7 +23,7 @@ from torch import fx
 
 from ._remat import Problem
 from .capture import Op, Region, module_path, nested_nodes, op_name, tensors_of
-from .release import place_of, primals_read
+from .release import given_values, place_of, primals_read
 from .stores import Stores, without_speeds
 
 BOUNDARY = "boundary"
@@ -38,7 +38,8 @@ class Outside:
     """Bytes that something outside of a region holds: during the whole step, only in one pass, and between the passes.
 
     `between` is what must be free between forward and backward beside the gradients that backward is given; `None` assumes a
-    cross entropy (`loss_bytes`). `frees_tangents`: nobody but backward holds the gradients that it is given.
+    cross entropy (`loss_bytes`). `frees_tangents`: nobody but backward holds the gradients that it is given. `kept`: the inputs
+    whose gradients are given away in the middle of backward (`release`) and stay alive all the same.
     """
 
     always: int = 0
@@ -46,6 +47,7 @@ class Outside:
     backward: int = 0
     between: int | None = None
     frees_tangents: bool = False
+    kept: frozenset[int] = frozenset()
 
 
 @dataclass(repr=False)
@@ -261,7 +263,8 @@ def _lasting(region: Region, outside: Outside) -> frozenset[int]:
     gradients = [node for output in region.backward_outputs for node in nested_nodes(output)]
     # The gradient of a loss is held where its backward is called.
     held = [node for node in region.tangents if not outside.frees_tangents or any(t.dim() == 0 for t in tensors_of(node))]
-    return output_values(region).union(*(region.needs[node] for node in (*gradients, *held)))
+    given = [value for place, value in given_values(region).items() if place in outside.kept]
+    return output_values(region).union(given, *(region.needs[node] for node in (*gradients, *held)))
 
 
 def _with_boundary(region: Region) -> list[Op | None]:

@@ -1,18 +1,20 @@
 """Gradients that are given away while backward still runs.
 
 With an optimizer in backward (`register_post_accumulate_grad_hook` that steps and sets `p.grad = None`) a gradient is needed
-for a moment only, but a compiled backward returns all of them when it ends. With `releases_gradients=True` the joint
-graph gets an operation behind each gradient that accumulates it and calls the hooks of its parameter, as autograd would do
-later, and returns nothing for it. The plan sees that the gradient is free from there on.
+for a moment only, but a compiled backward returns all of them when it ends. Where every parameter has such a hook, or with
+`releases_gradients=True`, the joint graph gets an operation behind each gradient that accumulates it and calls the hooks of its
+parameter, as autograd would do later, and returns nothing for it. The plan sees that the gradient is free from there on, unless
+an earlier backward has shown that its hooks leave it (`Receiver.kept`).
 
 A hook may change the parameter, so all operations of backward that read it come first (`problem` orders them), and where a plan
-recomputes from it later, the gradient is held until then (`postpone`). Autograd calls the hooks once more when
-backward ends; this call is left out, or, if something outside of the region has added to the gradient by then, an error: its
-optimizer has taken its step with a part of the gradient.
+recomputes from it later, the gradient is held until then (`postpone`). A gradient to which something outside of the region adds,
+such as a penalty on the weights, is returned at the end. Autograd calls the hooks once more when backward ends; this
+call is left out.
 """
 
 from __future__ import annotations
 
+import enum
 from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -26,37 +28,76 @@ from .errors import RematError
 from .rewrites import has_layout_of
 
 
-class Receiver:
-    """Takes the gradients of a region, for the backward that is running."""
+class Hooks(enum.Enum):
+    """Which parameters of a region have hooks that run after their gradients were accumulated.
 
-    def __init__(self) -> None:
+    Only on the CPU is it known what adds to a gradient (`torch_compat.gradient_sources`), so that all of them may be called early.
+    """
+
+    NONE = enum.auto()
+    SOME = enum.auto()
+    ALL_ON_CPU = enum.auto()
+
+
+def hooks_of(inputs: Iterable[Any]) -> Hooks:
+    """Looks at the parameters among the inputs of a region."""
+    leaves = [item for item in inputs if isinstance(item, torch.Tensor) and item.is_leaf and item.requires_grad]
+    hooked = [leaf for leaf in leaves if getattr(leaf, "_post_accumulate_grad_hooks", None)]
+    if not hooked:
+        return Hooks.NONE
+    return Hooks.ALL_ON_CPU if len(hooked) == len(leaves) and all(leaf.is_cpu for leaf in leaves) else Hooks.SOME
+
+
+class Receiver:
+    """Takes the gradients of a region, for the backward that is running.
+
+    What else adds to a gradient cannot always be told (`torch_compat.gradient_sources`). Then gradients are given away if the
+    caller has declared that hooks consume them, and an addition that comes too late is an error.
+    """
+
+    def __init__(self, *, is_declared: bool) -> None:
+        self.is_declared = is_declared
         self.leaves: dict[int, torch.Tensor] = {}
-        self.kept: dict[int, torch.Tensor] = {}
+        self.sources: Counter[Any] | None = None
+        self.returned: dict[int, torch.Tensor] = {}
+        # Inputs whose gradients were alive when the backward ended, and were not before it.
+        self.kept: set[int] = set()
 
     def operation(self, place: int) -> Callable[[torch.Tensor], None]:
         """The operation that gives the gradient of an input of the region away."""
 
         def hand_over(gradient: torch.Tensor) -> None:
             leaf = self.leaves.get(place)
-            if leaf is None or not torch_compat.will_accumulate(leaf):
-                self.kept[place] = gradient
-            else:
-                _accumulate(leaf, gradient)
-                _call_hooks(leaf)
+            if leaf is None or not self._is_complete(leaf):
+                self.returned[place] = gradient
+                self.kept.add(place)
+                return
+            was_there = leaf.grad is not None
+            _accumulate(leaf, gradient)
+            _call_hooks(leaf)
+            if leaf.grad is not None and not was_there:
+                self.kept.add(place)
 
         hand_over.remat_gives_away = place  # type: ignore[attr-defined]
         return hand_over
 
     def run(self, backward: Callable[[list[Any]], Any], arguments: list[Any], leaves: dict[int, torch.Tensor]) -> Any:
         """Runs a backward. Gradients of other inputs than `leaves` are returned, as if there was no receiver."""
-        self.leaves, self.kept = leaves, {}
+        self.leaves, self.returned, self.kept = leaves, {}, set()
+        self.sources = torch_compat.gradient_sources() if leaves else None
         try:
             results = list(backward(arguments))
-            for place, gradient in self.kept.items():
+            for place, gradient in self.returned.items():
                 results[place] = gradient
             return results
         finally:
-            self.leaves, self.kept = {}, {}
+            self.leaves, self.returned, self.sources = {}, {}, None
+
+    def _is_complete(self, leaf: torch.Tensor) -> bool:
+        """Whether the backward that is running accumulates the gradient of a leaf, and has nothing to add to it."""
+        if not torch_compat.will_accumulate(leaf):
+            return False
+        return self.is_declared if self.sources is None else self.sources[torch_compat.accumulator(leaf)] == 1
 
 
 def give_away(region: Region, receiver: Receiver) -> None:
@@ -89,6 +130,11 @@ def give_away(region: Region, receiver: Receiver) -> None:
 def place_of(node: fx.Node) -> int | None:
     """The input whose gradient an operation gives away; `None` for other operations."""
     return getattr(node.target, "remat_gives_away", None)
+
+
+def given_values(region: Region) -> dict[int, int]:
+    """The inputs whose gradients are given away, and the values of these gradients."""
+    return {place: op.reads[0] for op in region.ops if (place := place_of(op.node)) is not None}
 
 
 def late(region: Region, ran: Iterable[fx.Node]) -> frozenset[int]:
@@ -175,8 +221,8 @@ class _Once:
         elif _state(leaf.grad) != self.left:
             raise RematError(
                 f"a parameter of shape {list(leaf.shape)} got a gradient from outside of the compiled module after its hook had"
-                " consumed the other part; compute the whole loss inside of the module (remat.compile(..., loss=...)), or leave"
-                " out releases_gradients=True"
+                " consumed the other part; compute the whole loss inside of the module (remat.compile(..., loss=...)), or set"
+                " releases_gradients=False"
             )
 
 

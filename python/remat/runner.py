@@ -18,6 +18,7 @@ import torch
 from torch import fx
 
 from . import codegen, inductor, inductor_plan, moving, pipeline, problem, release, schedule, torch_compat
+from .budget import in_bytes, is_percentage
 from .capture import COLLECTIVE_NAMESPACES, nested_nodes
 from .distributed import watch
 from .errors import BudgetWarning, RematError
@@ -55,6 +56,7 @@ class Runner:
         lasting_inputs: Any = None,
         *,
         has_subclasses: bool = False,
+        releases_gradients: bool = False,
     ) -> None:
         self.index = index
         # Places of the inputs that live longer than a step, as torch's partitioner wants to know.
@@ -79,8 +81,15 @@ class Runner:
             warnings.warn("a graph with collectives, or whose sizes depend on its tensors, cannot be offloaded", BudgetWarning, stacklevel=2)
         self.can_switch = self.is_numbered
         self.receiver: release.Receiver | None = None
-        if self.is_numbered and options.releases_gradients and not self.is_fused and watch() is None:
-            self.receiver = release.Receiver()
+        # Inputs whose gradients were still there when their hooks had been called, in any backward so far.
+        self.kept: frozenset[int] = frozenset()
+        if options.releases_gradients is None and is_percentage(options.budget):
+            # Whether hooks leave their gradients is not known yet, so it is a share of the peak with all of them, as without hooks.
+            releases_gradients = releases_gradients and not self.symbols
+            if releases_gradients:
+                self.options = options = dataclasses.replace(options, budget=in_bytes(options.budget, self.step.keep_all_peak))
+        if self.is_numbered and releases_gradients and not self.is_fused and watch() is None:
+            self.receiver = release.Receiver(is_declared=bool(options.releases_gradients))
             release.give_away(self.step.region, self.receiver)
             self.step = pipeline.resized(self.step, {}, options)
             primals = self.step.region.primals
@@ -108,9 +117,11 @@ class Runner:
         return tuple(torch_compat.hint(value.node.shape_env, value.node.expr) for value in values)
 
     def step_for(self, sizes: tuple[int, ...]) -> Step:
-        """The problem for given sizes."""
-        if not sizes:
-            return self.step
+        """The problem for given sizes, with the gradients that hooks keep."""
+        step = self._resized(sizes) if sizes else self.step
+        return problem.with_outside(step, dataclasses.replace(step.outside, kept=self.kept))
+
+    def _resized(self, sizes: tuple[int, ...]) -> Step:
         if sizes not in self.steps:
             if len(self.steps) >= 16:
                 self.steps.pop(next(iter(self.steps)))
@@ -167,7 +178,9 @@ class Runner:
         """Runs a backward; gradients of these leaves are given away as soon as they are made, where that was asked for."""
         if self.receiver is None:
             return variant.backward(arguments)
-        return self.receiver.run(variant.backward, arguments, leaves)
+        results = self.receiver.run(variant.backward, arguments, leaves)
+        self.kept |= self.receiver.kept
+        return results
 
 
 def buckets(sizes: tuple[int, ...]) -> tuple[int, ...]:

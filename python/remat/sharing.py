@@ -25,7 +25,6 @@ from torch import nn
 
 from . import inductor_fit, neighbours, torch_compat, watch
 from .budget import format_bytes, in_bytes
-from .distributed import gradient_bucket_bytes
 from .errors import BudgetExceeded, BudgetTooSmall, BudgetWarning
 from .options import Options
 from .pipeline import decide, report
@@ -35,7 +34,8 @@ from .release import leaves_of
 from .runner import Runner, Variant, buckets
 from .schedule import number_of
 from .together import Call, Gap, Profile, Together, keep_all_peak, least_saving, localized, peak
-from .under_way import Running, TrainingStep, gradients_of, held_in_backward, local, note_leaves, storage_keys
+from .under_way import Running, TrainingStep, all_gradients, gradients_of, held_gradients, held_in_backward
+from .under_way import kept_beyond_plan, local, note_leaves, storage_keys
 from .unknown_loss import UNSEEN, attempts, held_always, is_relaxed, with_room
 from .watch import Watch
 
@@ -237,13 +237,23 @@ class Session:
         given = storage_keys(arguments[-len(variant.step.region.tangents) :]) if meter is not None else set()
         del running
         results = runner.run_backward(variant, arguments, leaves)
+        kept = kept_beyond_plan(runner, variant)
+        if kept:
+            # They are in every plan from now on.
+            self.plans.clear()
         if meter is not None and step is not None:
-            excess = meter.mark() - expected
+            excess = meter.mark() - expected - kept
             if place is not None:
                 # More than expected is what hooks use while gradients are given away.
                 call, is_free = step.profile.calls[place], given.isdisjoint(meter.live)
                 call = dataclasses.replace(call, backward=call.backward + max(excess, 0), frees_tangents=is_free)
                 step.profile.calls[place] = call
+        elif kept:
+            self.say(
+                "hooks",
+                f"{format_bytes(kept)} of gradients are alive after the hooks of their parameters, and the step was planned without them. They"
+                " are counted from now on",
+            )
         return results
 
     def _current_step(self, runner: Runner, arguments: list[Any]) -> TrainingStep:
@@ -263,7 +273,7 @@ class Session:
         note_leaves(self.leaves, arguments)
         sizes = runner.sizes(arguments)
         key = (runner.index, buckets(sizes))
-        gradients = self._held_gradients(runner.options)
+        gradients = held_gradients(self.leaves, runner.options)
         step = TrainingStep(key, gradients, gradients_of(self.leaves), self._choice(runner, sizes, key, gradients))
         step.is_inside = any(other is not self and other.waiting for other in _sessions.values())
         self.wants_measuring = key not in self.profiles and self.n_measured < MAX_MEASUREMENTS
@@ -316,18 +326,6 @@ class Session:
             return {}
         step = runner.step_for(buckets(sizes))
         return {runner.index: runner.write(step, lowest(step, runner.options, book_of(step, runner.options)))}
-
-    def _held_gradients(self, options: Options) -> int:
-        """Bytes of the gradients that are there before a step, and of the buckets in which DDP copies those that come."""
-        there = 0 if options.accumulates else gradients_of(self.leaves)
-        in_buckets = gradient_bucket_bytes()
-        is_view = in_buckets and getattr(torch_compat.active_ddp(), "gradient_as_bucket_view", False)
-        return max(there, in_buckets) if is_view else there + in_buckets
-
-    def _all_gradients(self) -> float:
-        """Bytes of the gradients of the model after a backward; no limit is known without the model."""
-        model = self.model()
-        return float("inf") if model is None else sum(local(p).nbytes for p in model.parameters() if p.requires_grad)
 
     def _forget(self, key: int) -> None:
         self.waiting.pop(key, None)
@@ -413,7 +411,8 @@ class Session:
             always = held_always(variant.step)
             budget = self._budget_of(step, variant)
             _, local = localized(profile)
-            if peak([variant.step], [variant.phases], local, always) <= budget and measured <= budget:
+            is_known = variant.step.outside.kept == first.kept
+            if is_known and peak([variant.step], [variant.phases], local, always) <= budget and measured <= budget:
                 self.profiles[key] = None
                 return
         self.profiles[key], self.sizes[key] = profile, step.sizes
@@ -426,9 +425,9 @@ class Session:
             self.say(
                 "outside",
                 f"a step takes {format_bytes(measured)} of a budget of {format_bytes(error.budget)}: memory outside of the"
-                f" compiled module (a loss, tensors that are kept, other models) is not in the plan, and with it"
-                f" {format_bytes(error.floor)} are needed. Raise the budget, or return the loss from the module"
-                " (remat.compile(..., loss=...))",
+                f" compiled module (a loss, {'gradients that their hooks leave, ' if first.kept else ''}tensors that are kept, other"
+                f" models) is not in the plan, and with it {format_bytes(error.floor)} are needed. Raise the budget, or return the"
+                " loss from the module (remat.compile(..., loss=...))",
                 error,
             )
             self.profiles[key] = None
@@ -453,7 +452,7 @@ class Session:
         # With `accumulates`, each step counts the gradients of its own region, but those of all regions are there.
         earlier = [gradient_bytes(step.region) if options.accumulates else 0 for step in steps]
         always = max(step.outside.always - own for step, own in zip(steps, earlier, strict=True))
-        always += int(min(sum(earlier), self._all_gradients())) + gradients
+        always += int(min(sum(earlier), all_gradients(self.model()))) + gradients
         keep_all = keep_all_peak(steps, local, always)
         if key not in self.budgets:
             self.budgets[key] = _budget(options, keep_all - gradients)

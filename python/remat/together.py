@@ -203,6 +203,7 @@ class Together:
             backward=max(backward - forward, 0),
             between=max(need - at_boundary, 0),
             frees_tangents=all(call.frees_tangents for call in calls),
+            kept=self.steps[index].outside.kept,
         )
 
     def _too_small(self, budget: int) -> BudgetTooSmall:
@@ -229,7 +230,8 @@ class Together:
 
 def least_saving(step: Step, options: Options) -> Planned:
     """A plan that saves as little as possible between the passes, without a much higher peak than there must be."""
-    free = with_outside(step, Outside(between=0))
+    kept = step.outside.kept
+    free = with_outside(step, Outside(between=0, kept=kept))
     need = lowest(free, options, book_of(free, options)).peak - step.region.fixed_bytes
-    step = with_outside(step, Outside(between=max(need, 0)))
+    step = with_outside(step, Outside(between=max(need, 0), kept=kept))
     return lowest(step, options, book_of(step, options))

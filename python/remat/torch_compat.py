@@ -11,6 +11,7 @@ import os
 import sys
 import sysconfig
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
@@ -168,10 +169,39 @@ def backward_id() -> int:
 def will_accumulate(leaf: torch.Tensor) -> bool:
     """Whether the backward that is running accumulates the gradient of a leaf; `torch.autograd.grad` does not."""
     try:
-        return torch._C._will_engine_execute_node(torch.autograd.graph.get_gradient_edge(leaf).node)
+        return torch._C._will_engine_execute_node(accumulator(leaf))
     except RuntimeError:
         # What torch answers for a leaf in torch.autograd.grad.
         return False
+
+
+def accumulator(leaf: torch.Tensor) -> Any:
+    """The node of autograd's graph that accumulates the gradient of a leaf."""
+    return torch.autograd.graph.get_gradient_edge(leaf).node
+
+
+def gradient_sources() -> Counter[Any] | None:
+    """How many gradients the backward that is running adds up for each node of its graph; `None` where that cannot be told.
+
+    Autograd tells nobody where a backward began. On the CPU it runs in the thread that asked for it, so the tensors are found on
+    the stack, in the function of torch that hands them over.
+    """
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and not (frame.f_code.co_name == "_engine_run_backward" and frame.f_code.co_filename.startswith(TORCH_FOLDER)):
+        frame = frame.f_back
+    roots = None if frame is None else frame.f_locals.get("t_outputs")
+    if roots is None:
+        return None
+    given = [torch.autograd.graph.get_gradient_edge(root) if isinstance(root, torch.Tensor) else root for root in roots]
+    sources = Counter(edge.node for edge in given)
+    pending = list(sources)
+    while pending:
+        for node, _ in pending.pop().next_functions:
+            if node is not None:
+                if node not in sources:
+                    pending.append(node)
+                sources[node] += 1
+    return sources
 
 
 def after_backward(function: Callable[[], None]) -> None:

@@ -9,8 +9,12 @@ from typing import Any
 
 import torch
 
+from . import torch_compat
+from .distributed import gradient_bucket_bytes
 from .measure import storage_bytes
+from .options import Options
 from .problem import output_values
+from .release import given_values
 from .runner import Runner, Variant
 from .together import Profile
 from .watch import Watch
@@ -87,3 +91,24 @@ def gradients_of(leaves: dict[int, Any]) -> int:
     """Bytes of the gradients that are there."""
     gradients = (leaf.grad for reference in leaves.values() if (leaf := reference()) is not None)
     return storage_bytes(local(g) for g in gradients if g is not None and g.layout is torch.strided)
+
+
+def all_gradients(model: torch.nn.Module | None) -> float:
+    """Bytes of the gradients of a model after a backward; no limit is known without the model."""
+    return float("inf") if model is None else sum(local(p).nbytes for p in model.parameters() if p.requires_grad)
+
+
+def held_gradients(leaves: dict[int, Any], options: Options) -> int:
+    """Bytes of the gradients that are there before a step, and of the buckets in which DDP copies those that come."""
+    there = 0 if options.accumulates else gradients_of(leaves)
+    in_buckets = gradient_bucket_bytes()
+    is_view = in_buckets and getattr(torch_compat.active_ddp(), "gradient_as_bucket_view", False)
+    return max(there, in_buckets) if is_view else there + in_buckets
+
+
+def kept_beyond_plan(runner: Runner, variant: Variant) -> int:
+    """Bytes of the gradients that hooks left in the backward that has just run, and that its plan took for freed."""
+    if runner.receiver is None:
+        return 0
+    region, kept = variant.step.region, runner.receiver.kept - variant.step.outside.kept
+    return bytes_of(region, (value for place, value in given_values(region).items() if place in kept))

@@ -1,4 +1,5 @@
-"""What is assumed of the caller before the first step was measured: a loss outside of the model, and who holds the outputs.
+"""What is assumed of the caller before the first step was measured: a loss outside of the model, who holds the outputs, and hooks
+that leave the gradients they are called with.
 
 Assumptions must not refuse a budget that holds without them. So a step that does not fit is tried with fewer
 of them (`attempts`), and the first step, in which everything is measured (`sharing`), runs by a plan that leaves as much
@@ -14,6 +15,7 @@ from collections.abc import Iterator
 from . import torch_compat
 from .planner import book_of, find_if_any
 from .problem import LOSS_BYTES, Outside, Step, loss_bytes, output_values, with_outside
+from .release import given_values
 from .runner import Runner, Variant, buckets
 
 # Room that is tried, by halving, as multiples of a cross entropy: one-hot targets, a teacher's probabilities and their logarithms
@@ -40,7 +42,8 @@ def attempts(runner: Runner, sizes: Sizes) -> Iterator[tuple[Sizes, Step]]:
         yield sizes, with_outside(step, dataclasses.replace(step.outside, between=0))
     dropped = _droppable_bytes(step)
     if dropped or torch_compat.frees_tangents():
-        outside = Outside(step.outside.always - dropped, forward=dropped, between=0, frees_tangents=torch_compat.frees_tangents())
+        is_free = torch_compat.frees_tangents()
+        outside = Outside(step.outside.always - dropped, forward=dropped, between=0, frees_tangents=is_free, kept=step.outside.kept)
         yield sizes, with_outside(step, outside)
 
 
@@ -70,6 +73,7 @@ def with_room(runner: Runner, variant: Variant, budget: int) -> Variant:
 
     Inductor's code for another plan would have to be compiled, so there the given one is kept.
     """
+    variant = _with_kept_gradients(runner, variant, budget)
     step, options, found = variant.step, runner.options, None
     if runner.is_fused or step.region.has_loss_inside:
         return variant
@@ -85,6 +89,15 @@ def with_room(runner: Runner, variant: Variant, budget: int) -> Variant:
             found, high = (roomy, planned), place
         place = (low + high) // 2
     return variant if found is None else runner.write(*found)
+
+
+def _with_kept_gradients(runner: Runner, variant: Variant, budget: int) -> Variant:
+    """The plan that holds although hooks leave every gradient, where nobody has said that they free them and such a plan is found."""
+    if runner.receiver is None or runner.options.releases_gradients is not None:
+        return variant
+    step = with_outside(variant.step, dataclasses.replace(variant.step.outside, kept=frozenset(given_values(variant.step.region))))
+    planned = find_if_any(step, budget, runner.options, book_of(step, runner.options))
+    return variant if planned is None else runner.write(step, planned)
 
 
 def _with_multiple(step: Step, multiple: float, lasting_multiple: float) -> Step:

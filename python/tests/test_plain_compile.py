@@ -89,6 +89,6 @@ def test_a_refusal_names_the_option_for_hooks_that_free_gradients() -> None:
     for parameter in module.parameters():
         parameter.register_post_accumulate_grad_hook(free)
     with pytest.raises(remat.BudgetTooSmall, match="releases_gradients=True") as caught:
-        remat.compile(module, budget=100, effort=0.01)(x)
+        torch.compile(module, backend="remat", options={"budget": 100, "effort": 0.01})(x)
     remat.compile(module, budget=caught.value.floor - 4 * WIDTH * WIDTH, releases_gradients=True, effort=0.01)
     module(x).backward()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import pytest
 import remat
 import torch
 from harness import trace
-from remat import pipeline, release
+from remat import pipeline, release, torch_compat
 from remat.measure import measure_peak
 from remat.options import Options
 from torch import nn
@@ -39,12 +40,13 @@ def floor(name: str, **options: Any) -> int:
     return caught.value.floor
 
 
+@pytest.mark.parametrize("is_declared", [True, None])
 @pytest.mark.parametrize("name", ["mlp", "gpt2"])
-def test_the_floor_falls_and_the_numbers_stay(name: str) -> None:
+def test_the_floor_falls_and_the_numbers_stay(name: str, is_declared: bool | None) -> None:
     lowest = floor(name, releases_gradients=True)
     assert lowest < floor(name)
     results = []
-    for options in ({}, {"budget": lowest, "releases_gradients": True}):
+    for options in ({}, {"budget": lowest, "releases_gradients": is_declared}):
         torch._dynamo.reset()
         module, batch = make(name)
         calls = optimize_in_backward(module)
@@ -131,9 +133,33 @@ def test_two_calls_in_one_backward_are_one_step() -> None:
     assert all(torch.equal(a, b) for a, b in zip(*results, strict=True))
 
 
-def test_a_gradient_from_outside_that_comes_too_late_is_an_error() -> None:
+@pytest.mark.parametrize("options", [{"releases_gradients": True}, {}])
+def test_a_gradient_to_which_something_outside_adds_is_whole(options: dict[str, Any]) -> None:
+    results = []
+    for is_compiled in (False, True):
+        module, x = small()
+        calls = optimize_in_backward(module)
+        run = remat.compile(module, budget="200%", effort=0.01, **options) if is_compiled else module
+        for n_steps in range(1, 4):
+            # In the second step some parameters, in the third none.
+            penalised = list(module.parameters())[: 4 - 2 * (n_steps - 1)]
+            (run(x) + sum(p.square().sum() for p in penalised)).backward()
+            assert len(calls) == n_steps * len(list(module.parameters()))
+        results.append(list(module.parameters()))
+    assert all(torch.equal(a, b) for a, b in zip(*results, strict=True))
+
+
+@pytest.mark.parametrize("is_declared", [True, False])
+def test_where_what_adds_to_a_gradient_is_unknown_a_late_one_is_an_error(is_declared: bool, monkeypatch: Any) -> None:
+    monkeypatch.setattr(torch_compat, "gradient_sources", lambda: None)
     module, x = small()
-    optimize_in_backward(module)
+    calls = optimize_in_backward(module)
+    if not is_declared:
+        # Nothing is given away on a guess.
+        remat.compile(module, budget="200%", effort=0.01)
+        (module(x) + sum(p.sum() for p in module.parameters())).backward()
+        assert len(calls) == len(list(module.parameters()))
+        return
     compiled = released(module)
     penalty = sum(p.sum() for p in module.parameters())
     with pytest.raises(remat.RematError, match="from outside of the compiled module"):
@@ -143,10 +169,75 @@ def test_a_gradient_from_outside_that_comes_too_late_is_an_error() -> None:
     compiled(x).backward()
 
 
+@pytest.mark.parametrize("name", ["mlp", "gpt2"])
+@pytest.mark.parametrize("is_consumed", [True, False])
+def test_hooks_are_found_and_what_they_leave_is_counted(name: str, is_consumed: bool) -> None:
+    def hook(module: nn.Module) -> None:
+        if is_consumed:
+            optimize_in_backward(module)
+            return
+        for parameter in module.parameters():
+            parameter.register_post_accumulate_grad_hook(lambda p: None)
+
+    results, eager_peak = [], 0
+    for is_compiled in (False, True):
+        torch._dynamo.reset()
+        module, batch = make(name)
+        hook(module)
+        run = remat.compile(module, budget=eager_peak, effort=0.01) if is_compiled else module
+        torch.manual_seed(3)
+        for _ in range(3):
+            with warnings.catch_warnings():
+                warnings.simplefilter("error", remat.BudgetWarning)
+                with measure_peak("cpu") as peak:
+                    run(*batch).backward()
+            if not is_consumed:
+                results.append([p.grad for p in module.parameters()])
+                module.zero_grad(set_to_none=True)
+            if is_compiled:
+                assert peak.bytes <= eager_peak
+            eager_peak = eager_peak if is_compiled else max(eager_peak, peak.bytes)
+        results.append([p.detach() for p in module.parameters()])
+    half = len(results) // 2
+    for eager, found in zip(results[:half], results[half:], strict=True):
+        assert all(torch.equal(a, b) for a, b in zip(eager, found, strict=True))
+
+
+def test_hooks_that_no_longer_consume_are_said() -> None:
+    module, x = small()
+    is_frozen = False
+
+    def hook(p: torch.Tensor) -> None:
+        p.grad = p.grad if is_frozen else None
+
+    for parameter in module.parameters():
+        parameter.register_post_accumulate_grad_hook(hook)
+    compiled = remat.compile(module, budget="100%", effort=0.01)
+    for _ in range(2):
+        compiled(x).backward()
+    is_frozen = True
+    with pytest.warns(remat.BudgetWarning, match="are alive after the hooks of their parameters"):
+        compiled(x).backward()
+    module.zero_grad(set_to_none=True)
+    with warnings.catch_warnings(), measure_peak("cpu") as peak:
+        warnings.simplefilter("error", remat.BudgetWarning)
+        compiled(x).backward()
+    assert peak.bytes <= remat.regions()[-1].budget
+
+
+def test_a_hook_for_one_parameter_is_called_when_backward_ends() -> None:
+    module, x = small()
+    first, *others = module.parameters()
+    there: list[bool] = []
+    first.register_post_accumulate_grad_hook(lambda _: there.append(True))
+    remat.compile(module, budget="100%", effort=0.01)(x).backward()
+    assert there == [True] and all(p.grad is not None for p in others)
+
+
 def test_what_reads_a_parameter_after_its_gradient_was_given_away_is_found() -> None:
     module, x = small()
     region = trace(module, (x,), Options()).step.region
-    release.give_away(region, release.Receiver())
+    release.give_away(region, release.Receiver(is_declared=True))
     region = pipeline.read(region.module, len(region.forward_outputs), Options()).region
     nodes = [op.node for op in region.ops]
     given = [place for node in nodes if (place := release.place_of(node)) is not None]
