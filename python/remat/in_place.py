@@ -13,9 +13,11 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.utils._pytree import tree_leaves
 
 from . import torch_compat
 from .backend import backend
+from .occasions import shapes_of
 from .options import Options
 from .sharing import Session
 from .uncompiled import check_capture
@@ -45,7 +47,8 @@ class CompiledCall:
         n_runs = self.session.n_runs
         if not self.has_budget:
             return self.run(*args, **kwargs)
-        self.session.enter(self.device_type)
+        shapes = (self.module.training, *shapes_of(tree_leaves((args, kwargs))))
+        self.session.enter(self.device_type, shapes)
         try:
             result = self.run(*args, **kwargs)
         finally:

@@ -6,8 +6,8 @@ by one and while the first step runs. So the parts of a first step save as littl
 planned together (`together`).
 
 Some memory belongs to no region: a loss outside of the module, work between parts, gradients of earlier backwards. The first
-step of each shape is measured (`watch`), gradients are looked at before every step. What is found is counted, by another plan;
-what does not fit is said once, with the number and the remedy, or raised with `strict=True`.
+step of each shape and some later ones are measured (`watch`, `occasions`), gradients are looked at before every step. What is found
+is counted, by another plan; what does not fit is said once, with the number and the remedy, or raised with `strict=True`.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from . import inductor_fit, neighbours, torch_compat, watch
-from .budget import format_bytes, in_bytes
+from . import inductor_fit, messages, neighbours, torch_compat, watch
+from .budget import in_bytes
 from .errors import BudgetExceeded, BudgetTooSmall, BudgetWarning
+from .occasions import Occasions
 from .options import Options
 from .pipeline import decide, report
 from .planner import Planned, book_of, find, lowest
@@ -41,8 +42,6 @@ from .watch import Watch
 
 # Plans that are kept for a model, one for each shape and amount of gradients; the least recently used goes first.
 MAX_PLANS = 8
-# Steps with more calls than were measured are measured again, but not for ever.
-MAX_MEASUREMENTS = 8
 # Measuring slows every operation down. A step that other models have overtaken so often may never have its backward.
 MAX_OVERTAKEN = 8
 
@@ -65,9 +64,8 @@ class Session:
         self.n_regions = 0
         self.n_runs = 0
         self.n_outside = 0
-        self.n_measured = 0
         self.n_overtaken = 0
-        self.wants_measuring = True
+        self.occasions = Occasions()
         # Whether calls go through `enter` and `leave`, as those of modules that are compiled in place do.
         self.is_measurable = False
         self.meter: Watch | None = None
@@ -76,6 +74,8 @@ class Session:
         self.waiting: dict[int, Running] = {}
         self.leaves: dict[int, Any] = {}
         self.step: TrainingStep | None = None
+        # A measured step whose last results were dropped without a backward.
+        self.unlearnt: TrainingStep | None = None
         # `None`: as assumed.
         self.profiles: dict[Key, Profile | None] = {}
         self.sizes: dict[Key, dict[int, tuple[int, ...]]] = {}
@@ -100,11 +100,7 @@ class Session:
         self.runners.append(runner)
         options = runner.options
         if is_part and options.budget is not None:
-            self.say(
-                "cut",
-                "torch.compile cut the model at a graph break. The first step recomputes as much as it can; when it ends, the"
-                " parts are planned together. Remove the break for a better plan (TORCH_LOGS=graph_breaks names it)",
-            )
+            self.say("cut", messages.CUT)
             return runner.write(runner.step, least_saving(runner.step, options))
         sizes = runner.example_sizes() if runner.can_switch else ()
         return self._plan_whole(runner, sizes, gradients=0, is_first=True)
@@ -157,29 +153,33 @@ class Session:
 
     # While running.
 
-    def enter(self, device_type: str) -> None:
-        """Called before each call of the compiled module: begins and ends measuring.
+    def enter(self, device_type: str, shapes: Any) -> None:
+        """Called before each call of the compiled module, with the shapes of its arguments: begins and ends measuring.
 
         Inside, torch.compile and autograd keep the modes and restore them, so it is too late there.
         """
         if torch_compat.is_in_backward():
             return
+        step, self.unlearnt = self.unlearnt, None
+        if step is not None:
+            self._learn(step)
         if not self.waiting:
             for other in list(_measuring):
                 other._overtake(self)
         watch.clear()
-        if self.wants_measuring and torch.is_grad_enabled() and self not in _measuring:
+        if torch.is_grad_enabled() and self not in _measuring and self.occasions.is_foreseen(shapes):
             meter = Watch(device_type)
             if meter.start():
                 self.meter = meter
                 _measuring.append(self)
 
     def leave(self) -> None:
-        """Called after each call of the compiled module: ends measuring where no region ran."""
+        """Called after each call of the compiled module: ends measuring where no region ran, or one that need not be measured."""
         if self.meter is not None:
             self.meter.stop()
             self.meter = None
             _measuring.remove(self)
+        if not torch_compat.is_in_backward():
             watch.clear()
 
     def forward(self, runner: Runner, arguments: list[Any]) -> Any:
@@ -190,6 +190,8 @@ class Session:
         step.n_calls += 1
         variant = step.choice.get(runner.index) or runner.variants[0]
         running = Running(runner, variant)
+        if self.occasions.see_calls(step.key, step.n_calls) and step.meter is None:
+            self._check_calls(step, variant)
         if not self.is_measurable and not self.is_cut and "neighbours" not in self.said:
             message = neighbours.excess(variant, runner.options, arguments, [s for s in _sessions.values() if s.waiting])
             note_leaves(self.leaves, arguments)
@@ -249,21 +251,13 @@ class Session:
                 call = dataclasses.replace(call, backward=call.backward + max(excess, 0), frees_tangents=is_free)
                 step.profile.calls[place] = call
         elif kept:
-            self.say(
-                "hooks",
-                f"{format_bytes(kept)} of gradients are alive after the hooks of their parameters, and the step was planned without them. They"
-                " are counted from now on",
-            )
+            self.say("hooks", messages.kept_by_hooks(kept))
         return results
 
     def _current_step(self, runner: Runner, arguments: list[Any]) -> TrainingStep:
         step = self.step
         if step is None or (not self.waiting and not torch_compat.is_in_backward()):
             self.step = step = self._begin_step(runner, arguments)
-        elif step.meter is None and (profile := self.profiles.get(step.key)) is not None:
-            if step.n_calls >= len(profile.calls) and self.n_measured < MAX_MEASUREMENTS:
-                # More than was measured.
-                del self.profiles[step.key]
         return step
 
     def _begin_step(self, runner: Runner, arguments: list[Any]) -> TrainingStep:
@@ -276,13 +270,20 @@ class Session:
         gradients = held_gradients(self.leaves, runner.options)
         step = TrainingStep(key, gradients, gradients_of(self.leaves), self._choice(runner, sizes, key, gradients))
         step.is_inside = any(other is not self and other.waiting for other in _sessions.values())
-        self.wants_measuring = key not in self.profiles and self.n_measured < MAX_MEASUREMENTS
-        if self.meter is not None:
+        is_due = self.occasions.begin(key)
+        if self.meter is not None and is_due:
             self._adopt(step)
         step.later = step.choice
         if step.meter is not None and key not in self.profiles:
             step.choice = {i: with_room(self.runners[i], v, self._budget_of(step, v)) for i, v in step.later.items()}
         return step
+
+    def _check_calls(self, step: TrainingStep, variant: Variant) -> None:
+        """Says it when calls that wait for their backward leave no room for another one, before any such step was measured."""
+        saved, budget = self.saved_bytes(), self._budget_of(step, variant)
+        need = held_always(variant.step) + variant.step.region.fixed_bytes + saved + max(variant.phases.forward, variant.phases.backward)
+        if saved and need > budget:
+            self.say("calls", messages.waiting_calls(saved, need, budget))
 
     def _budget_of(self, step: TrainingStep, variant: Variant) -> int:
         """The budget of a step with one region."""
@@ -305,13 +306,7 @@ class Session:
             if not gradients:
                 raise
             choice = self._lowest(runner, sizes)
-            self.say(
-                "gradients",
-                f"{format_bytes(gradients)} of gradients from earlier backwards or in buckets of DDP are alive when a step begins, and with them"
-                f" the budget of {format_bytes(error.budget)} cannot be kept: {format_bytes(error.floor)} are needed. Raise"
-                " the budget, or free them before the step with zero_grad(set_to_none=True)",
-                error,
-            )
+            self.say("gradients", messages.earlier_gradients(gradients, error), error)
         self._keep(key, gradients, choice)
         return choice
 
@@ -331,21 +326,19 @@ class Session:
         self.waiting.pop(key, None)
         step = self.step
         if not self.waiting and step is not None and step.meter is not None and not step.is_ending:
-            # The results were dropped without a backward.
+            # The results were dropped without a backward. Nothing can be planned here, in the middle of anything.
             self._stop(step)
+            self.unlearnt = step if step.measured else None
 
     # Measuring.
 
     def _adopt(self, step: TrainingStep) -> None:
-        """Measures a step, if its shape is new."""
-        step.meter, self.meter = self.meter, None
-        meter = step.meter
-        if meter is None or not self.wants_measuring:
-            self._stop(step)
-            return
-        self.n_measured += 1
+        """Measures a step."""
+        meter = self.meter
+        assert meter is not None
+        step.meter, self.meter = meter, None
+        self.occasions.begin_measuring(step.key)
         self.n_overtaken = 0
-        self.wants_measuring = False
         model = self.model()
         known = [] if model is None else [local(t) for t in (*model.parameters(), *model.buffers())]
         leaves = [leaf for reference in self.leaves.values() if (leaf := reference()) is not None]
@@ -392,18 +385,23 @@ class Session:
         """Called when autograd has finished; a step that still waits for another backward continues."""
         step.is_ending = False
         meter = step.meter
-        if meter is None or self.waiting:
+        if meter is None:
             return
         if not torch.distributed.is_available() or not torch.distributed.is_initialized():
             # Among several ranks the buckets of the gradients would be seen here, which are reserved already.
             self._note_gap(step, meter)
-        measured = meter.peak
-        self._stop(step)
-        self._learn(step, measured)
+        step.measured = meter.peak
+        if not self.waiting:
+            self._stop(step)
+            self._learn(step)
 
-    def _learn(self, step: TrainingStep, measured: int) -> None:
+    def _learn(self, step: TrainingStep) -> None:
         """Plans again where the measured step shows that the plans do not hold the budget."""
-        key, profile, gradients = step.key, step.profile, step.gradients
+        key, profile, gradients, measured = step.key, step.profile, step.gradients, step.measured
+        self.occasions.learn(key, len(profile.calls))
+        is_first = key not in self.profiles
+        if not is_first and measured <= (self.budgets.get(key) or measured):
+            return
         first = self.runners[profile.calls[0].region]
         is_simple = not self.is_cut and len(profile.calls) == 1
         if is_simple:
@@ -416,32 +414,21 @@ class Session:
                 self.profiles[key] = None
                 return
         self.profiles[key], self.sizes[key] = profile, step.sizes
-        self.plans.pop((key, gradients), None)
+        for known in [known for known in self.plans if (known[0][0], buckets(known[0][1])) == key]:
+            del self.plans[known]
         try:
             self._plan_together(key, profile, gradients)
         except BudgetTooSmall as error:
             if self.is_cut:
                 raise
-            self.say(
-                "outside",
-                f"a step takes {format_bytes(measured)} of a budget of {format_bytes(error.budget)}: memory outside of the"
-                f" compiled module (a loss, {'gradients that their hooks leave, ' if first.kept else ''}tensors that are kept, other"
-                f" models) is not in the plan, and with it {format_bytes(error.floor)} are needed. Raise the budget, or return the"
-                " loss from the module (remat.compile(..., loss=...))",
-                error,
-            )
+            self.say("outside", messages.too_much_outside(measured, error, has_hooks=bool(first.kept)), error)
             self.profiles[key] = None
             self._keep(key, gradients, step.choice)
             return
         budget = self.budgets[key]
         if measured > budget:
-            took = f"the first step took {format_bytes(measured)} of a budget of {format_bytes(budget)}: "
-            known = (
-                "memory outside of the compiled module was not known. It is counted from now on. A loss that the module returns"
-                " (remat.compile(..., loss=...)) is counted from the first step"
-            )
-            beside = f"other compiled modules ran within it, each with a budget of its own. {neighbours.TOGETHER}"
-            self.say("first", took + (beside if self.n_overtaken or step.is_inside else known))
+            has_neighbours = self.n_overtaken > 0 or step.is_inside
+            self.say("first" if is_first else f"again {measured}", messages.found_outside(measured, budget, is_first=is_first, has_neighbours=has_neighbours))
 
     def _plan_together(self, key: Key, profile: Profile, gradients: int) -> dict[int, Variant]:
         """Plans for all regions of a profile."""

@@ -48,6 +48,8 @@ class TrainingStep:
     # The sizes for which each region is planned.
     sizes: dict[int, tuple[int, ...]] = field(default_factory=dict)
     n_calls: int = 0
+    # Its highest memory so far, where it was measured to the end of a backward.
+    measured: int = 0
     # Whether another model waited for its backward when it began.
     is_inside: bool = False
     is_ending: bool = False

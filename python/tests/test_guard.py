@@ -269,7 +269,7 @@ def test_steps_that_overlap_are_each_measured() -> None:
     _, messages = told(run)
     # The second model runs within the step of the first, which therefore counts it.
     assert ["other models" in message for message in messages] == [True]
-    assert [module._compiled_call_impl.session.n_measured for module in (first, second)] == [1, 1]
+    assert [module._compiled_call_impl.session.occasions.n_measured for module in (first, second)] == [1, 1]
     assert max(steps(second, second, LOSSES["distillation"], x, 2)) <= budget
     first(x)
     assert torch._C._len_torch_dispatch_stack() == 0
