@@ -1,8 +1,8 @@
 """What a training run holds beside a model, found without being told: its optimizers, and a batch that waits.
 
-Used where nobody can say it: with `reserved="auto"`, and where the budget comes from the environment, because a trainer that
-takes the name of a backend has no place for more. The optimizers of a process are found through the garbage collector; those
-count that hold a parameter of the region.
+Reserved where nobody can say it: with `reserved="auto"`, and where the budget comes from the environment, because a trainer that
+takes the name of a backend has no place for more. Elsewhere it is said if it was forgotten. The optimizers of a process are found
+through the garbage collector; those count that hold a parameter of the region.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import torch
 
 from .budget import in_bytes
 from .errors import BudgetWarning
+from .measure import local, storage_bytes
 from .offload.moments import needed_bytes, offload_optimizer
 from .optimizer import optimizer_bytes
 from .options import AUTO, Options
@@ -51,6 +52,13 @@ def with_reserved(options: Options, tensors: Iterable[Any]) -> Options:
     waiting = sum(t.untyped_storage().nbytes() for t in inputs if not isinstance(t, torch.nn.Parameter))
     state = moved if options.offload_optimizer else sum(optimizer_bytes(optimizer) for optimizer in optimizers_of(inputs))
     return dataclasses.replace(options, reserved=state + waiting)
+
+
+def unreserved_state(options: Options, tensors: Iterable[Any]) -> tuple[int, str]:
+    """Bytes that the optimizers of the tensors hold above what is reserved, as far as they have their state, and their names."""
+    found = optimizers_of(tensors)
+    state = [local(item) for o in found for held in o.state.values() for item in held.values() if isinstance(item, torch.Tensor)]
+    return storage_bytes(state) - in_bytes(options.reserved, 0), ", ".join(dict.fromkeys(type(o).__name__ for o in found))
 
 
 def offload_optimizers(options: Options, tensors: Iterable[Any]) -> None:

@@ -31,6 +31,11 @@ def storage_bytes(tensors: Iterable[torch.Tensor]) -> int:
     return sum({storage._cdata: storage.nbytes() for storage in storages}.values())
 
 
+def local(tensor: Any) -> torch.Tensor:
+    """What this process has of a tensor that is sharded over several."""
+    return tensor.to_local() if hasattr(tensor, "to_local") else tensor
+
+
 class measure_peak:  # noqa: N801 (reads as a function: `with measure_peak() as peak`)
     """`with measure_peak() as peak: step()`, then `peak.bytes`.
 

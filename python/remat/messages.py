@@ -1,10 +1,20 @@
-"""What is said when a step does not keep the budget for a reason outside of its plan: the number and the remedy."""
+"""What is said when a step does not keep the budget for a reason outside of its plan: the number and the remedy.
+
+Some functions are given what was found, others look themselves, and have nothing to say where all is well.
+"""
 
 from __future__ import annotations
 
-from .budget import format_bytes
+from collections.abc import Iterable
+from typing import Any
+
+from .automatic import unreserved_state
+from .budget import format_bytes, in_bytes, is_percentage
 from .errors import BudgetTooSmall
 from .neighbours import TOGETHER
+from .options import Options
+from .runner import Variant
+from .unknown_loss import held_always
 
 CUT = (
     "torch.compile cut the model at a graph break. The first step recomputes as much as it can; when it ends, the parts are planned"
@@ -29,12 +39,33 @@ def earlier_gradients(gradients: int, error: BudgetTooSmall) -> str:
     )
 
 
-def waiting_calls(saved: int, need: int, budget: int) -> str:
-    """More calls wait for their backward than in any step that was measured."""
+def forgotten_optimizer(options: Options, leaves: dict[int, Any], variants: Iterable[Variant]) -> str | None:
+    """The optimizers of the model hold more than is reserved, and than the budget has room for.
+
+    A percentage is one of what the model takes, without them.
+    """
+    if options.budget is None or is_percentage(options.budget) or options.offload_optimizer:
+        return None
+    state, names = unreserved_state(options, (reference() for reference in leaves.values()))
+    budget, need = in_bytes(options.budget, 0), state + max((variant.planned.peak for variant in variants), default=0)
+    if state <= 0 or need <= budget:
+        return None
+    return (
+        f"{names} holds {format_bytes(state)} more than is reserved: with it, a step takes {format_bytes(need)} of a budget of"
+        f" {format_bytes(budget)}. Reserve it (reserved=remat.optimizer_bytes(optimizer), or reserved='auto' if the optimizer exists"
+        " before the first step)"
+    )
+
+
+def waiting_calls(variant: Variant, saved: int, budget: int) -> str | None:
+    """Calls that wait for their backward leave no room for another one, in a step with more calls than any that was measured."""
+    own = held_always(variant.step) + variant.step.region.fixed_bytes + max(variant.phases.forward, variant.phases.backward)
+    if not saved or own + saved <= budget:
+        return None
     return (
         f"the model is called while {format_bytes(saved)} are held for the backward of earlier calls: together they take"
-        f" {format_bytes(need)} of a budget of {format_bytes(budget)}. Steps of this kind are measured when they come again, and then"
-        " counted. Where no backward is wanted, as in evaluation, use torch.no_grad()"
+        f" {format_bytes(own + saved)} of a budget of {format_bytes(budget)}. Steps of this kind are measured when they come again, and"
+        " then counted. Where no backward is wanted, as in evaluation, use torch.no_grad()"
     )
 
 

@@ -14,9 +14,9 @@ from typing import Any
 import torch
 
 from .budget import format_bytes, in_bytes, is_percentage
+from .measure import local
 from .options import Options
 from .runner import Variant
-from .under_way import local
 
 TOGETHER = "remat.compile(model, budget=..., blocks=Block), with the class of the modules or a list of them, gives them one budget"
 

@@ -37,6 +37,8 @@ class Occasions:
         # Kinds of steps to be measured, and how often others came instead.
         self._pending: set[Key] = set()
         self._n_in_vain = 0
+        # Steps of all kinds, and of each.
+        self.n_steps = 0
         self._n_steps: Counter[Key] = Counter()
         self._n_measurements: Counter[Key] = Counter()
         # Calls of the largest step that was measured, and of the largest one that was seen.
@@ -56,6 +58,7 @@ class Occasions:
 
     def begin(self, key: Key) -> bool:
         """When a step begins: whether it should be measured."""
+        self.n_steps += 1
         self._n_steps[key] += 1
         n_steps = self._n_steps[key]
         if n_steps >= FIRST_AGAIN and n_steps.bit_count() == 1:

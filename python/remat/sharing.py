@@ -26,6 +26,7 @@ from torch import nn
 from . import inductor_fit, messages, neighbours, torch_compat, watch
 from .budget import in_bytes
 from .errors import BudgetExceeded, BudgetTooSmall, BudgetWarning
+from .measure import local
 from .occasions import Occasions
 from .options import Options
 from .pipeline import decide, report
@@ -36,7 +37,7 @@ from .runner import Runner, Variant, buckets
 from .schedule import number_of
 from .together import Call, Gap, Profile, Together, keep_all_peak, least_saving, localized, peak
 from .under_way import Running, TrainingStep, all_gradients, gradients_of, held_gradients, held_in_backward
-from .under_way import kept_beyond_plan, local, note_leaves, storage_keys
+from .under_way import kept_beyond_plan, note_leaves, storage_keys
 from .unknown_loss import UNSEEN, attempts, held_always, is_relaxed, with_room
 from .watch import Watch
 
@@ -191,12 +192,11 @@ class Session:
         variant = step.choice.get(runner.index) or runner.variants[0]
         running = Running(runner, variant)
         if self.occasions.see_calls(step.key, step.n_calls) and step.meter is None:
-            self._check_calls(step, variant)
+            self.say("calls", messages.waiting_calls(variant, self.saved_bytes(), self._budget_of(step, variant)))
         if not self.is_measurable and not self.is_cut and "neighbours" not in self.said:
             message = neighbours.excess(variant, runner.options, arguments, [s for s in _sessions.values() if s.waiting])
             note_leaves(self.leaves, arguments)
-            if message is not None:
-                self.say("neighbours", message)
+            self.say("neighbours", message)
         if runner.receiver is not None and not self.waiting:
             running.leaves = leaves_of(arguments)
         meter = step.meter
@@ -273,17 +273,13 @@ class Session:
         is_due = self.occasions.begin(key)
         if self.meter is not None and is_due:
             self._adopt(step)
+        if self.occasions.n_steps == 2 or (is_due and self.occasions.n_steps > 2):
+            # From the second step on, optimizers have their state.
+            self.say("optimizer", messages.forgotten_optimizer(runner.options, self.leaves, step.choice.values()))
         step.later = step.choice
         if step.meter is not None and key not in self.profiles:
             step.choice = {i: with_room(self.runners[i], v, self._budget_of(step, v)) for i, v in step.later.items()}
         return step
-
-    def _check_calls(self, step: TrainingStep, variant: Variant) -> None:
-        """Says it when calls that wait for their backward leave no room for another one, before any such step was measured."""
-        saved, budget = self.saved_bytes(), self._budget_of(step, variant)
-        need = held_always(variant.step) + variant.step.region.fixed_bytes + saved + max(variant.phases.forward, variant.phases.backward)
-        if saved and need > budget:
-            self.say("calls", messages.waiting_calls(saved, need, budget))
 
     def _budget_of(self, step: TrainingStep, variant: Variant) -> int:
         """The budget of a step with one region."""
@@ -456,8 +452,10 @@ class Session:
         self._keep(key, gradients, choice)
         return choice
 
-    def say(self, kind: str, message: str, error: Exception | None = None) -> None:
-        """Warns once of each kind; with `strict`, raises where a budget is not kept."""
+    def say(self, kind: str, message: str | None, error: Exception | None = None) -> None:
+        """Warns once of each kind, if there is anything to say; with `strict`, raises where a budget is not kept."""
+        if message is None:
+            return
         is_strict = bool(self.runners) and self.runners[0].options.strict
         if is_strict and kind != "cut":
             raise error or BudgetExceeded(message)

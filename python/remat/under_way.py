@@ -11,7 +11,7 @@ import torch
 
 from . import torch_compat
 from .distributed import gradient_bucket_bytes
-from .measure import storage_bytes
+from .measure import local, storage_bytes
 from .options import Options
 from .problem import output_values
 from .release import given_values
@@ -75,11 +75,6 @@ def held_in_backward(variant: Variant) -> int:
 def storage_keys(tensors: Iterable[Any]) -> set[int]:
     """What names the storages of some tensors while they live."""
     return {tensor.untyped_storage()._cdata for tensor in tensors if isinstance(tensor, torch.Tensor)}
-
-
-def local(tensor: Any) -> torch.Tensor:
-    """What this process has of a tensor that is sharded over several."""
-    return tensor.to_local() if hasattr(tensor, "to_local") else tensor
 
 
 def note_leaves(leaves: dict[int, Any], arguments: Iterable[Any]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import warnings
 from typing import Any
 
 import pytest
@@ -51,6 +52,23 @@ def test_the_budget_holds_for_the_whole_step_with_the_memory_of_the_optimizer(na
         assert peak.bytes <= budget, f"{name}: {peak.bytes} of {budget}, at {peak.at}"
     state = sum(t.nbytes for s in optimizer.state.values() for t in s.values() if torch.is_tensor(t))
     assert state <= reserved <= state + 4 * sum(p.nbytes for p in module.parameters())
+
+
+@pytest.mark.parametrize("is_reserved", [True, False])
+def test_an_optimizer_that_nobody_has_reserved_is_told_once_it_has_its_state(is_reserved: bool) -> None:
+    module, batch = make("mlp")
+    optimizer = torch.optim.AdamW(module.parameters())
+    reserved = remat.optimizer_bytes(optimizer) if is_reserved else 0
+    compiled = remat.compile(module, budget=_floor_of_mlp() + reserved, reserved=reserved, effort=0.01)
+    n_messages = []
+    for _ in range(3):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", remat.BudgetWarning)
+            compiled(*batch).backward()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        n_messages.append(sum("AdamW holds" in str(warning.message) for warning in caught))
+    assert n_messages == ([0, 0, 0] if is_reserved else [0, 1, 0])
 
 
 @pytest.mark.parametrize("accumulates", [True, False])
