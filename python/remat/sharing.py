@@ -424,7 +424,8 @@ class Session:
         budget = self.budgets[key]
         if measured > budget:
             has_neighbours = self.n_overtaken > 0 or step.is_inside
-            self.say("first" if is_first else f"again {measured}", messages.found_outside(measured, budget, is_first=is_first, has_neighbours=has_neighbours))
+            message = messages.found_outside(measured, budget, is_first=is_first, has_neighbours=has_neighbours)
+            self.say("first" if is_first else f"again {measured}", message)
 
     def _plan_together(self, key: Key, profile: Profile, gradients: int) -> dict[int, Variant]:
         """Plans for all regions of a profile."""

@@ -149,6 +149,19 @@ def test_a_gradient_to_which_something_outside_adds_is_whole(options: dict[str, 
     assert all(torch.equal(a, b) for a, b in zip(*results, strict=True))
 
 
+def test_a_gradient_that_the_caller_gives_to_a_parameter_is_added_first() -> None:
+    results = []
+    for is_compiled in (False, True):
+        module, x = small()
+        calls = optimize_in_backward(module)
+        run = released(module) if is_compiled else module
+        first = next(module.parameters())
+        torch.autograd.backward([run(x), first], [torch.tensor(1.0), torch.ones_like(first)])
+        assert len(calls) == len(list(module.parameters()))
+        results.append(list(module.parameters()))
+    assert all(torch.equal(a, b) for a, b in zip(*results, strict=True))
+
+
 @pytest.mark.parametrize("is_declared", [True, False])
 def test_where_what_adds_to_a_gradient_is_unknown_a_late_one_is_an_error(is_declared: bool, monkeypatch: Any) -> None:
     monkeypatch.setattr(torch_compat, "gradient_sources", lambda: None)
