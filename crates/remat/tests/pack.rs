@@ -149,6 +149,25 @@ fn gaps_pages_and_places_are_kept() {
     }
 }
 
+/// With places given, the search still looks for the best of the others, and stops when it has it.
+#[test]
+fn around_places_the_search_goes_on() {
+    let mut random = Random(17);
+    let mut n_improved = 0;
+    for case in 0..20 {
+        let blocks = loose_blocks(&mut random, 40);
+        let (bound, best) = (lower_bound(&blocks), pack(&blocks, 0));
+        assert_eq!(height(&blocks, &best), bound, "case {case}: there is a packing without waste");
+        let highest = (0..blocks.len()).max_by_key(|&i| best[i]).expect("there are blocks");
+        let fixed: Vec<Option<u64>> = (0..blocks.len()).map(|i| (i == highest).then_some(best[i])).collect();
+        let [first, searched] =
+            [u64::MAX, bound].map(|enough| height(&blocks, &pack_around(&blocks, &fixed, enough)));
+        assert_eq!(searched, bound, "case {case}");
+        n_improved += u32::from(searched < first);
+    }
+    assert!(n_improved > 10, "first-fit leaves too little to do: {n_improved}");
+}
+
 /// What is there all the time does not come between the others.
 #[test]
 fn what_lasts_lies_at_the_bottom_without_gaps() {
