@@ -21,6 +21,7 @@
 //! | `check fuse` | the faults of the edited graph as the fused form of the graph |
 //! | `problem` | the planning problem, every node costs 1 |
 //! | `plan`, `schedule`, `layout` | the plan of the order, the plan carried out, its places |
+//! | `layout around` | its places around those that `placed` lines of `edit` give |
 //! | `check schedule`, `check layout` | the faults of the edited schedule or layout |
 //! | `evaluation`, `prediction` | the graph as it runs without training |
 
@@ -108,6 +109,12 @@ fn answer(asked: &Asked<'_>, section: &Section) -> Option<String> {
             lines(faults.iter().map(|fault| fault.with_names(&graph)))
         }
         "layout" => layout_text(&asked.layout(&asked.schedule())),
+        "layout around" => {
+            let mut schedule = asked.schedule();
+            let (mut layout, mut placed) = (asked.layout(&schedule), Vec::new());
+            asked.edits(|words| edit::layout(&mut schedule, &mut layout, &mut placed, words));
+            layout_text(&layout::assign_around(&schedule, &placed, Bytes(0)).expect("a right layout"))
+        }
         "check layout" => {
             let mut schedule = asked.schedule();
             let mut layout = asked.layout(&schedule);
