@@ -128,6 +128,7 @@ fn trace(problem: &Problem, plan: &Plan) -> String {
         Ok(result) => result,
         Err(error) => return error.with_names(problem).to_string(),
     };
+    assert!(result.waits.iter().all(|wait| wait.start < wait.end), "to wait takes time: {:?}", result.waits);
     let mut text = String::new();
     let mut curve = result.curve.iter();
     let mut transfers = result.transfers.iter();

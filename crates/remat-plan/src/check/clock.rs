@@ -1,6 +1,9 @@
 //! When everything happens: the time of a plan, by the rules of docs/formats.md.
 //!
 //! Whether a step is valid never depends on time, so the clock answers no questions while the steps are followed.
+//!
+//! Ends are kept when their values are freed, consumed or discarded: each of these waits for them, and an end that has passed
+//! delays nothing any more.
 
 use crate::ids::{StoreId, ValueId};
 use crate::problem::Problem;
@@ -20,7 +23,7 @@ pub(super) struct Clock<'a> {
     now: f64,
     /// When each channel is free again.
     free_at: Vec<f64>,
-    /// When the copy into each live value has ended.
+    /// When the last copy into each value has ended.
     ready: Vec<f64>,
     ends: BTreeMap<(ValueId, StoreId), Ends>,
     last_end: f64,
@@ -68,11 +71,6 @@ impl<'a> Clock<'a> {
         self.now += cost;
     }
 
-    /// A value is made that was not live.
-    pub(super) fn made(&mut self, value: ValueId) {
-        self.ready[value.index()] = 0.0;
-    }
-
     pub(super) fn free(&mut self, value: ValueId) {
         self.wait(self.ready[value.index()]);
         self.wait_for_copies_out(value);
@@ -94,11 +92,6 @@ impl<'a> Clock<'a> {
     pub(super) fn discard(&mut self, value: ValueId, store: StoreId) {
         let ends = self.ends.get(&(value, store)).copied().unwrap_or_default();
         self.wait(ends.out.max(ends.back));
-    }
-
-    /// The value is no longer in the store.
-    pub(super) fn forget(&mut self, value: ValueId, store: StoreId) {
-        self.ends.remove(&(value, store));
     }
 
     /// Begins a copy when the program, the channel and the value are ready; returns its end.

@@ -121,7 +121,6 @@ impl<'a> Walk<'a> {
     fn drop_from(&mut self, value: ValueId, store: StoreId) {
         if self.stored.remove(&(value, store)) {
             self.held[store.index()] -= self.bytes(value);
-            self.clock.forget(value, store);
         }
     }
 
@@ -290,9 +289,6 @@ impl<'a> Walk<'a> {
             }
         }
         for &value in &node.outputs {
-            if !self.live[value.index()] {
-                self.clock.made(value);
-            }
             self.enter(value);
         }
     }

@@ -48,7 +48,8 @@ pub(super) struct Copies<'a> {
     channel_free: Vec<f64>,
     /// Where each value is or will be, with the time from which on it can be read there.
     places: Vec<Vec<(StoreId, f64)>>,
-    /// When the last copy into each value ends.
+    /// When the last copy into each value ends. Whatever ends the life of a value waits for it, so what is made anew has
+    /// nothing to wait for.
     arrival: Vec<f64>,
     /// When the last copy of a value from a store ends.
     read_until: HashMap<(ValueId, StoreId), f64>,
@@ -154,11 +155,6 @@ impl<'a> Copies<'a> {
     pub(super) fn wait_for_copies_out(&mut self, value: ValueId) {
         let last = self.places[value.index()].iter().map(|&(_, end)| end).fold(0.0, f64::max);
         self.wait_until(last, value);
-    }
-
-    /// The value is made anew: nothing has to arrive.
-    pub(super) fn is_made(&mut self, value: ValueId) {
-        self.arrival[value.index()] = 0.0;
     }
 
     /// When the program and the last copy have ended.

@@ -252,9 +252,6 @@ impl<'a> Run<'a> {
         for &value in &node.inputs {
             self.copies.wait_for_arrival(value);
         }
-        for &value in node.outputs.iter().filter(|v| !self.memory.live[v.index()]) {
-            self.copies.is_made(value);
-        }
         self.taken_over.clear();
         let is_freed_next = |value: ValueId| self.freed_next.binary_search(&value).is_ok();
         let used = self.memory.compute(id, is_freed_next, &mut self.taken_over);

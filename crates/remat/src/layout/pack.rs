@@ -131,7 +131,7 @@ impl<'a> Search<'a> {
         let length = |b: &Block| u64::from(b.end - b.start) + 1;
         type Score = fn(&Block, u64) -> u128;
         let scores: [Score; 4] = [
-            |b, length| (u128::from(length) << 64) | u128::from(b.bytes),
+            |b, length| (u128::from(length) << 64) + u128::from(b.bytes),
             |b, _| u128::from(b.bytes),
             |b, length| u128::from(b.bytes) * u128::from(length),
             |b, _| u128::from(u32::MAX - b.start),

@@ -9,7 +9,7 @@ use remat_plan::Bytes;
 /// An offset for every slot, and the size of every store. `placed` are sources that lie in their store already, and where.
 pub(super) fn place(schedule: &Schedule, placed: &[(ValueId, u64)]) -> (IdVec<SlotId, u64>, Vec<Bytes>) {
     let n_slots = schedule.slots.len();
-    let last = u32::try_from(schedule.steps.len()).unwrap_or(u32::MAX - 1);
+    let last = u32::try_from(schedule.steps.len()).expect("fewer than 2^32 steps");
     let bytes = |slot: SlotId| schedule.slot_bytes(slot).0.next_multiple_of(PAGE);
     let mut life = IdVec::<SlotId, (u32, u32)>::filled(n_slots, (0, last));
     for (step, at) in schedule.steps.iter().zip(0u32..) {
@@ -34,8 +34,8 @@ pub(super) fn place(schedule: &Schedule, placed: &[(ValueId, u64)]) -> (IdVec<Sl
     for (store, size) in sizes.iter_mut().enumerate() {
         let is_here = |slot: &SlotId| schedule.slots[*slot].store.index() == store && same_as[*slot] == *slot;
         let here: Vec<SlotId> = schedule.slots.ids().filter(is_here).collect();
-        let block =
-            |&slot: &SlotId| Block { align: PAGE, ..Block::new(life[slot].0, life[slot].1, bytes(slot)) };
+        // Slots are whole pages, so each begins on one.
+        let block = |&slot: &SlotId| Block::new(life[slot].0, life[slot].1, bytes(slot));
         let blocks: Vec<Block> = here.iter().map(block).collect();
         let fixed: Vec<Option<u64>> = here.iter().map(|&slot| fixed_at[slot]).collect();
         // Any packing will do: a store is not what the budget is about.

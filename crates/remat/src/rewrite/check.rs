@@ -161,8 +161,9 @@ impl Walk<'_> {
             self.faults.push(ScheduleFault::CopyOutOfRange { at, value });
             return;
         };
-        let expected = &self.original.values[stands_for];
-        if (&made.ty, made.kind) != (&expected.ty, expected.kind) {
+        // What is carried need not exist, which was reported at the beginning.
+        let expected = self.original.values.get(stands_for);
+        if expected.is_some_and(|expected| (&made.ty, made.kind) != (&expected.ty, expected.kind)) {
             self.faults.push(ScheduleFault::CopyOfOtherType { at, value, original: stands_for });
         }
         let is_said = self.schedule.copy_of.get(&value) == Some(&stands_for);

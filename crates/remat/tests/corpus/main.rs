@@ -8,7 +8,7 @@
 //! | `optimizer` | as JSON |
 //! | `roles` | what the values of the graph are for beside the loss, which is its first output (edit.rs) |
 //! | `order` | the nodes of the planning problem in the order of their runs; what can be freed is freed |
-//! | `moves` | copies to and from two stores: `stored V STORE`, and `at I STEP` for a step in front of step `I` of that plan |
+//! | `moves` | copies to and from two stores: `stored V STORE`, and `at I STEP` for a step in front of step `I` of that plan; `without I` leaves that step out |
 //! | `edit` | changes to the graph, the schedule or the layout before it is checked (edit.rs) |
 //!
 //! | expected | what is answered |
@@ -21,6 +21,7 @@
 //! | `check fuse` | the faults of the edited graph as the fused form of the graph |
 //! | `problem` | the planning problem, every node costs 1 |
 //! | `plan`, `schedule`, `layout` | the plan of the order, the plan carried out, its places |
+//! | `layout around` | its places around those that `placed` lines of `edit` give |
 //! | `check schedule`, `check layout` | the faults of the edited schedule or layout |
 //! | `evaluation`, `prediction` | the graph as it runs without training |
 
@@ -108,6 +109,12 @@ fn answer(asked: &Asked<'_>, section: &Section) -> Option<String> {
             lines(faults.iter().map(|fault| fault.with_names(&graph)))
         }
         "layout" => layout_text(&asked.layout(&asked.schedule())),
+        "layout around" => {
+            let mut schedule = asked.schedule();
+            let (mut layout, mut placed) = (asked.layout(&schedule), Vec::new());
+            asked.edits(|words| edit::layout(&mut schedule, &mut layout, &mut placed, words));
+            layout_text(&layout::assign_around(&schedule, &placed, Bytes(0)).expect("a right layout"))
+        }
         "check layout" => {
             let mut schedule = asked.schedule();
             let mut layout = asked.layout(&schedule);
@@ -190,13 +197,18 @@ impl Asked<'_> {
         fn id(word: &str) -> usize {
             word.trim_start_matches('%').parse().expect("a number")
         }
-        let (mut stored, mut added): (_, Vec<(usize, Step)>) = (Vec::new(), Vec::new());
+        let (mut stored, mut left_out) = (Vec::new(), Vec::new());
+        let mut added: Vec<(usize, Step)> = Vec::new();
         for line in self.optional("moves").lines() {
             let words: Vec<&str> = line.split_whitespace().collect();
             let (value, store) = (|word| ValueId::new(id(word)), |word| StoreId::new(id(word)));
             let step = match words[..] {
                 ["stored", v, s] => {
                     stored.push((value(v), store(s)));
+                    continue;
+                }
+                ["without", i] => {
+                    left_out.push(id(i));
                     continue;
                 }
                 ["at", _, "free", v] => Step::Free(value(v)),
@@ -210,7 +222,7 @@ impl Asked<'_> {
         let mut all = Vec::new();
         for position in 0..=steps.len() {
             all.extend(added.iter().filter(|(at, _)| *at == position).map(|(_, step)| *step));
-            all.extend(steps.get(position));
+            all.extend(steps.get(position).filter(|_| !left_out.contains(&position)));
         }
         (stored, all)
     }
