@@ -63,6 +63,6 @@ def _positive(text: str) -> int:
 
 
 if __name__ == "__main__":
-    # A trace makes millions of objects that live to its end. Looking among them for garbage takes a tenth of the time.
+    # A trace makes millions of objects that live until it ends; the garbage collector would spend a tenth of the time on them.
     gc.set_threshold(1_000_000)
     sys.exit(main())

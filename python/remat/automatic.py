@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import torch
+from torch.utils._pytree import tree_leaves
 
 from .budget import in_bytes
 from .errors import BudgetWarning
@@ -55,10 +56,15 @@ def with_reserved(options: Options, tensors: Iterable[Any]) -> Options:
 
 
 def unreserved_state(options: Options, tensors: Iterable[Any]) -> tuple[int, str]:
-    """Bytes that the optimizers of the tensors hold above what is reserved, as far as they have their state, and their names."""
-    found = optimizers_of(tensors)
-    state = [local(item) for o in found for held in o.state.values() for item in held.values() if isinstance(item, torch.Tensor)]
-    return storage_bytes(state) - in_bytes(options.reserved, 0), ", ".join(dict.fromkeys(type(o).__name__ for o in found))
+    """Bytes that the optimizers of the tensors hold above what is reserved, as far as they have their state, and their names.
+
+    Optimizers of others keep more in their state than tensors, and may keep them on another device, which the budget does not count.
+    """
+    parameters = [tensor for tensor in tensors if isinstance(tensor, torch.nn.Parameter)]
+    found, devices = optimizers_of(parameters), {parameter.device for parameter in parameters}
+    held = [item for optimizer in found for item in tree_leaves(optimizer.state) if isinstance(item, torch.Tensor)]
+    state = storage_bytes(local(item) for item in held if item.device in devices and item.layout is torch.strided)
+    return state - in_bytes(options.reserved, 0), ", ".join(dict.fromkeys(type(optimizer).__name__ for optimizer in found))
 
 
 def offload_optimizers(options: Options, tensors: Iterable[Any]) -> None:

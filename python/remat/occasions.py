@@ -61,9 +61,9 @@ class Occasions:
         self.n_steps += 1
         self._n_steps[key] += 1
         n_steps = self._n_steps[key]
-        if n_steps >= FIRST_AGAIN and n_steps.bit_count() == 1:
-            self._want(key)
-        elif key not in self._n_known and self._n_measurements[key] < MAX_MEASUREMENTS:
+        is_again = n_steps >= FIRST_AGAIN and n_steps.bit_count() == 1
+        is_unknown = key not in self._n_known and self._n_measurements[key] < MAX_MEASUREMENTS
+        if is_again or is_unknown:
             self._want(key)
         return key in self._pending
 

@@ -133,7 +133,7 @@ fn gaps_pages_and_places_are_kept() {
     let mut random = Random(5);
     for case in 0..200 {
         let blocks = blocks_of_all_kinds(&mut random, 2 + case % 30);
-        // With alignments and gaps the bound is out of reach, so that the search would always go on to its end.
+        // With alignments and gaps the bound is out of reach, so the search would always run to the end.
         let enough = 3 * lower_bound(&blocks) / 2;
         let offsets = pack(&blocks, enough);
         assert_sound(&blocks, &offsets);
@@ -243,7 +243,7 @@ fn the_search_finds_the_same_places_everywhere() {
     }
     // What cannot be met ends after a fixed amount of work.
     note(&loose_blocks(&mut random, 850), 1.0);
-    // With alignments and gaps the bound is out of reach, and the search goes on to its end.
+    // With alignments and gaps the bound is out of reach, so the search runs to the end.
     for n in [6, 9, 14, 20] {
         note(&blocks_of_all_kinds(&mut random, n), 1.0);
     }
