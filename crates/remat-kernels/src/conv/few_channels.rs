@@ -40,13 +40,6 @@ struct KernelRows<'a> {
     y: Dst<'a>,
 }
 
-impl KernelRows<'_> {
-    /// Line over all output images, and column, of a position.
-    fn unravel(&self, position: usize) -> (usize, usize) {
-        (position / self.shape.out_w(), position % self.shape.out_w())
-    }
-}
-
 // SAFETY: a pointer leads to a run inside the image, to a copy in the space, or to `DEPTH` zeros. Positions of the output are
 // different pixels.
 unsafe impl Operands for KernelRows<'_> {
@@ -64,29 +57,24 @@ unsafe impl Operands for KernelRows<'_> {
         space: &mut [f32],
     ) -> usize {
         let shape = self.shape;
-        let (n_taps, len) = (visit.taps.len(), visit.steps.len());
+        let (n_taps, len, run) = (visit.taps.len(), visit.steps.len(), shape.kw * shape.c);
         pointers.fill([ZEROS.as_ptr(); ROWS]);
         let mut copies = space.chunks_exact_mut(len);
-        for (i, position) in rows.enumerate() {
-            let (line, col) = self.unravel(position);
-            let inside = patches::kernel_columns_inside(shape, col);
+        for piece in LinePiece::of(shape, rows.clone()) {
             for (tap, kernel_row) in visit.taps.clone().enumerate() {
-                let Some(row) = patches::input_row(shape, line % shape.out_h(), kernel_row) else { continue };
-                let line = &self.x[(line / shape.out_h() * shape.h + row) * shape.w * shape.c..]
-                    [..shape.w * shape.c];
-                // The element of the line that the first element of the kernel's row would see.
-                let first = (col * shape.stride.1 * shape.c) as isize - (shape.padding.1 * shape.c) as isize;
-                let pointer = &mut pointers[i / ROWS * n_taps + tap][i % ROWS];
-                if inside == (0..shape.kw) {
-                    *pointer = line[first as usize + visit.steps.start..].as_ptr();
-                    continue;
+                let Some(line) = piece.input_line(shape, self.x, kernel_row) else { continue };
+                for (i, first) in (piece.first - rows.start..).zip(piece.firsts(shape)) {
+                    let pointer = &mut pointers[i / ROWS * n_taps + tap][i % ROWS];
+                    if let Some(run) = line.get(first..first.wrapping_add(run)) {
+                        *pointer = run[visit.steps.start..].as_ptr();
+                        continue;
+                    }
+                    let copy = copies.next().expect("there is room for all runs of a group");
+                    for (element, step) in copy.iter_mut().zip(visit.steps.clone()) {
+                        *element = line.get(first.wrapping_add(step)).copied().unwrap_or(0.0);
+                    }
+                    *pointer = copy.as_ptr();
                 }
-                let copy = copies.next().expect("there is room for all runs of a group");
-                for (element, step) in copy.iter_mut().zip(visit.steps.clone()) {
-                    // A negative place becomes a huge one.
-                    *element = line.get((first + step as isize) as usize).copied().unwrap_or(0.0);
-                }
-                *pointer = copy.as_ptr();
             }
         }
         1
@@ -106,61 +94,107 @@ unsafe impl Operands for KernelRows<'_> {
     }
 }
 
-/// Packs the columns `cols` of the receptive fields of the positions `steps` for [`super::weights`]: one vector for every
+/// Positions that are neighbours in a line of the output.
+struct LinePiece {
+    /// The first of them, counted over all images.
+    first: usize,
+    len: usize,
+    /// Their line, counted over all images, and the first column.
+    line: usize,
+    col: usize,
+}
+
+impl LinePiece {
+    /// The pieces that positions consist of.
+    fn of(shape: &ConvShape, positions: Range<usize>) -> impl Iterator<Item = LinePiece> {
+        let out_w = shape.out_w();
+        let mut first = positions.start;
+        std::iter::from_fn(move || {
+            (first < positions.end).then(|| {
+                let (line, col) = (first / out_w, first % out_w);
+                let piece = LinePiece { first, len: (out_w - col).min(positions.end - first), line, col };
+                first += piece.len;
+                piece
+            })
+        })
+    }
+
+    /// The line of the image that a row of the kernel sees here, if it is inside.
+    fn input_line<'a>(&self, shape: &ConvShape, x: &'a [f32], kernel_row: usize) -> Option<&'a [f32]> {
+        let row = patches::input_row(shape, self.line % shape.out_h(), kernel_row)?;
+        let line_len = shape.w * shape.c;
+        Some(&x[(self.line / shape.out_h() * shape.h + row) * line_len..][..line_len])
+    }
+
+    /// The element of the line that the first element of a row of the kernel sees, for every position; where it is to the left of the
+    /// line, it is negative and becomes a huge one.
+    fn firsts(&self, shape: &ConvShape) -> impl Iterator<Item = usize> + use<> {
+        let (step, before) = (shape.stride.1 * shape.c, shape.padding.1 * shape.c);
+        (self.col..self.col + self.len).map(move |col| (col * step).wrapping_sub(before))
+    }
+}
+
+/// Packs the columns `cols` of the receptive fields of the positions `steps` for [`super::weights`]: `COLS` elements for every
 /// position, zeros beyond the last column.
 pub(super) fn pack_panel(
     shape: &ConvShape,
     x: &[f32],
     cols: Range<usize>,
     steps: Range<usize>,
-    panel: &mut [[f32; COLS]],
+    panel: &mut [f32],
 ) {
     let run = shape.kw * shape.c;
-    panel.iter_mut().for_each(|vector| vector[cols.len()..].fill(0.0));
-    let mut col = cols.start;
-    while col < cols.end {
-        let (kernel_row, offset) = (col / run, col % run);
-        let len = (run - offset).min(cols.end - col);
-        let segment = Segment { kernel_row, offset, place: col - cols.start, len };
-        pack_segment(shape, x, segment, steps.clone(), panel);
-        col += len;
+    let (kernel_row, offset) = (cols.start / run, cols.start % run);
+    let part = Part { place: 0, kernel_row: Some(kernel_row), offset };
+    // A row of the kernel is no shorter than a panel, so it ends once at most; a panel that is not full lies in the last row.
+    match (run - offset).min(cols.len()) {
+        COLS => pack_parts([part], shape, x, steps, panel),
+        place => {
+            let next_row = (place < cols.len()).then_some(kernel_row + 1);
+            pack_parts([part, Part { place, kernel_row: next_row, offset: 0 }], shape, x, steps, panel);
+        }
     }
 }
 
-/// Elements of a row of the kernel, and where they go in the vectors of a panel.
+/// Columns of a panel from `place` on, up to the next part: elements of a row of the kernel from `offset` on, or zeros.
 #[derive(Clone, Copy)]
-struct Segment {
-    kernel_row: usize,
-    offset: usize,
+struct Part {
     place: usize,
-    len: usize,
+    kernel_row: Option<usize>,
+    offset: usize,
 }
 
 wide! {
-    fn pack_segment(shape: &ConvShape, x: &[f32], segment: Segment, steps: Range<usize>, panel: &mut [[f32; COLS]]) {
-        let Segment { kernel_row, offset, place, len } = segment;
-        let (out_w, line_len) = (shape.out_w(), shape.w * shape.c);
-        let mut position = steps.start;
-        while position < steps.end {
-            let (line, col) = (position / out_w, position % out_w);
-            let vectors = &mut panel[position - steps.start..][..(out_w - col).min(steps.end - position)];
-            position += vectors.len();
-            let Some(row) = patches::input_row(shape, line % shape.out_h(), kernel_row) else {
-                vectors.iter_mut().for_each(|vector| vector[place..place + len].fill(0.0));
-                continue;
-            };
-            let x = &x[(line / shape.out_h() * shape.h + row) * line_len..][..line_len];
-            for (i, vector) in vectors.iter_mut().enumerate() {
-                // Elements to the left of the line are negative and become huge ones.
-                let first = ((col + i) * shape.stride.1 * shape.c + offset).wrapping_sub(shape.padding.1 * shape.c);
-                let vector = &mut vector[place..place + len];
-                match x.get(first..first.wrapping_add(len)) {
-                    // A loop, because the runs are too short for the call that copies slices.
-                    Some(run) => vector.iter_mut().zip(run).for_each(|(to, from)| *to = *from),
-                    None => {
-                        for (j, to) in vector.iter_mut().enumerate() {
-                            *to = x.get(first.wrapping_add(j)).copied().unwrap_or(0.0);
-                        }
+    /// Packs a panel that consists of these parts.
+    ///
+    /// Parts are shorter than a vector, and copying so few elements takes longer than a whole vector. So whole vectors are written, in
+    /// order: what is too much of a part is overwritten by the next part or the next position.
+    fn pack_parts[const N: usize](parts: [Part; N], shape: &ConvShape, x: &[f32], steps: Range<usize>, panel: &mut [f32]) {
+        for piece in LinePiece::of(shape, steps.clone()) {
+            let lines = parts.map(|part| part.kernel_row.and_then(|row| piece.input_line(shape, x, row)));
+            for (i, first) in (piece.first - steps.start..).zip(piece.firsts(shape)) {
+                let panel = &mut panel[i * COLS..];
+                let mut is_packed = true;
+                for (part, line) in parts.iter().zip(lines) {
+                    let first = first.wrapping_add(part.offset);
+                    let from = match line {
+                        Some(line) => line.get(first..first.wrapping_add(COLS)),
+                        None => Some(&ZEROS[..COLS]),
+                    };
+                    match (from, panel.get_mut(part.place..part.place + COLS)) {
+                        (Some(from), Some(to)) => to.copy_from_slice(from),
+                        _ => is_packed = false,
+                    }
+                }
+                if is_packed {
+                    continue;
+                }
+                // At a border of the image, and at the end of the panel, element by element.
+                for (n, (part, line)) in parts.iter().zip(lines).enumerate() {
+                    let end = parts.get(n + 1).map_or(COLS, |next| next.place);
+                    for (j, to) in panel[part.place..end].iter_mut().enumerate() {
+                        let at = first.wrapping_add(part.offset + j);
+                        *to = line.and_then(|line| line.get(at)).copied().unwrap_or(0.0);
                     }
                 }
             }

@@ -101,6 +101,7 @@ pub(super) fn kernel_columns_inside(shape: &ConvShape, position: usize) -> Range
 
 /// Calls `run(fields_at, x_at, len)` for every contiguous run of elements that a row of fields shares with a row of
 /// the image: one run in all when the kernel's columns are neighbours in the image, else one per kernel column.
+#[inline(always)]
 fn for_each_run(
     shape: &ConvShape,
     group: usize,

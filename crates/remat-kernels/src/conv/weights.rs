@@ -64,11 +64,12 @@ unsafe impl Operands for Positions<'_> {
     fn pack_right(&self, _tap: usize, steps: Range<usize>, cols: Range<usize>, block: &mut [f32]) {
         let end = cols.end;
         for (panel, col) in block.chunks_exact_mut(right_stride(steps.len())).zip(cols.step_by(COLS)) {
-            let (panel, _) = panel[..steps.len() * COLS].as_chunks_mut();
+            let panel = &mut panel[..steps.len() * COLS];
             if !within_taps(self.shape) {
                 few_channels::pack_panel(self.shape, self.x, col..end.min(col + COLS), steps.clone(), panel);
                 continue;
             }
+            let (panel, _) = panel.as_chunks_mut();
             pack_panel(self.shape, &self.x[col % self.channels..], col / self.channels, steps.clone(), panel);
         }
     }
