@@ -58,6 +58,7 @@ pub mod graph;
 pub mod ids;
 pub mod inference;
 pub mod layout;
+pub mod memory;
 pub mod model;
 pub mod nn;
 pub mod op;

@@ -1,6 +1,7 @@
 //! One block of memory for the whole step.
 
 use crate::error::{Error, Result};
+use crate::memory::available;
 use memmap2::{MmapMut, MmapRaw};
 use remat_plan::Bytes;
 
@@ -35,6 +36,14 @@ impl Arena {
         let body = len.max(1).checked_next_multiple_of(guard.max(alignment)).ok_or_else(too_large)?;
         let action = || format!("reserving an arena of {size}");
         let total = body.checked_add(2 * guard).ok_or_else(too_large)?;
+        // The kernel would grant it and end the process, or another one, when it is made resident.
+        if let Some(available) = available().filter(|&available| Bytes(total as u64) > available) {
+            let cause = std::io::Error::new(
+                std::io::ErrorKind::OutOfMemory,
+                format!("only {available} of memory are available"),
+            );
+            return Err(Error::io(action())(cause));
+        }
         let map = MmapRaw::from(MmapMut::map_anon(total).map_err(Error::io(action()))?);
         protect(&map, 0, guard).map_err(Error::io(action()))?;
         protect(&map, guard + body, guard).map_err(Error::io(action()))?;
@@ -171,6 +180,12 @@ mod tests {
         parts.into_iter().for_each(|part| part.fill(7));
         assert_eq!(arena.slice(8, 3), [7, 7, 0]);
         assert_eq!(arena.slice(62, 3), [0, 0, 7]);
+    }
+
+    #[test]
+    fn more_than_there_is_is_refused_before_it_is_taken() {
+        let refused = Arena::new(Bytes(1 << 46)).expect_err("nobody has so much").to_string();
+        assert!(refused.contains("reserving an arena of 64.00 TiB"), "{refused}");
     }
 
     /// Runs this test again in a process that touches a byte outside.

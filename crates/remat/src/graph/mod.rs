@@ -86,6 +86,11 @@ impl Kind {
         if phase == Phase::Forward { Kind::Activation } else { Kind::Gradient }
     }
 
+    /// Is there before the step: state, or part of the batch.
+    fn is_of_sources(self) -> bool {
+        self.is_state() || self == Kind::Input
+    }
+
     /// Survives the step: its buffer has the same place at the beginning and at the end.
     pub fn is_state(self) -> bool {
         matches!(self, Kind::Parameter | Kind::OptimizerState | Kind::Buffer)
@@ -228,10 +233,13 @@ impl Graph {
         }))
     }
 
-    /// Names a value as something the host reads.
+    /// Names a value as something the host reads. What no node makes stays what it is: a parameter that the host reads is still read
+    /// from weight files.
     pub fn push_output(&mut self, value: ValueId) {
         self.outputs.push(value);
-        self.values[value].kind = Kind::Output;
+        if self.values[value].producer.is_some() {
+            self.values[value].kind = Kind::Output;
+        }
     }
 
     /// Types of a node's inputs.

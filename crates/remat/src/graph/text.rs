@@ -139,7 +139,8 @@ fn parse_definition(line: &str, graph: &mut Graph, read_op: &ReadOp<'_>) -> std:
     }
     let (word, rest) = right.split_once(' ').ok_or("expected an op and its operands")?;
     match Kind::ALL.into_iter().find(|k| k.name() == word) {
-        Some(kind) => parse_source(kind, declared, rest, graph),
+        Some(kind) if kind.is_of_sources() => parse_source(kind, declared, rest, graph),
+        Some(kind) => Err(format!("only a node makes values of the kind {}", kind.name())),
         None => parse_node(word, declared, rest, graph, read_op),
     }
 }

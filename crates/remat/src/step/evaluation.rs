@@ -192,3 +192,21 @@ impl ForwardPass {
         inputs.filter(reads).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::Id as _;
+
+    /// Otherwise nothing would check that weight files have it, and nothing would read it from there.
+    #[test]
+    fn a_parameter_that_is_predicted_stays_a_parameter() {
+        let text = "%0: f32[2,3] = parameter \"table\" {\"constant\":0.0}\n\
+                    %1: f32[2,3] = relu {} %0 @ forward\n\
+                    output %1\n";
+        let forward = Graph::from_text(text).expect("a graph");
+        let pass = prediction_pass(&forward, Some(ValueId::new(0))).expect("a pass");
+        assert_eq!(pass.roles.prediction, Some(ValueId::new(0)));
+        assert_eq!(pass.graph.values[ValueId::new(0)].kind, Kind::Parameter);
+    }
+}
