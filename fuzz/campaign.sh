@@ -10,9 +10,9 @@ coverage="-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 -Cllvm-
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-trace-compares"
 RUSTFLAGS="--cfg fuzzing $(echo $coverage) -Cdebug-assertions -Coverflow-checks" cargo build --release --target "$host"
 
-# What a file describes may be as large as a machine: a model for large images needs what it needs. The system then refuses the arena, as it
-# does to a user. Anything else that is reserved because a file says so ends the process.
-address_kib=1500000
+# What a file describes may be as large as a machine: a model for large images needs what it needs. The system then refuses the
+# arena, as it does to a user. Anything else that is reserved because a file says so ends the process.
+ulimit -v 1500000
 
 # Sets `seconds` to the processor time of all processes that this shell has waited for: fuzzers are niced and may be paused, so the
 # clock on the wall says little about how long they ran. A subshell would know only of its own.
@@ -35,14 +35,14 @@ for target in "$@"; do
         left=$((60 * minutes - used))
         [ "$left" -ge 60 ] || left=60
         status=0
-        (ulimit -v "$address_kib" && exec nice -n 19 "$fuzzer" "target/corpus/$target" "corpus/$target" -max_total_time="$left" -artifact_prefix="artifacts/$target/new-" \
-            -timeout=60 -report_slow_units=5 -rss_limit_mb=1024 -max_len=8192 -print_final_stats=1) >"$log" 2>&1 || status=$?
+        nice -n 19 "$fuzzer" "target/corpus/$target" "corpus/$target" -max_total_time="$left" -artifact_prefix="artifacts/$target/new-" \
+            -timeout=60 -report_slow_units=5 -rss_limit_mb=1024 -max_len=8192 -print_final_stats=1 >"$log" 2>&1 || status=$?
         for found in "artifacts/$target/new-"*; do
             # A process that was paused looks like one that is slow: only what happens again, or takes five seconds of processor
             # time, is a finding, and ends the target.
             if [ -e "$found" ]; then
                 status=0
-                (ulimit -v "$address_kib" && ulimit -t 5 && exec "$fuzzer" -timeout=3600 -rss_limit_mb=1024 "$found") >"$log.again" 2>&1 && rm "$found" || end="FINDING $found"
+                (ulimit -t 5 && exec "$fuzzer" -timeout=3600 -rss_limit_mb=1024 "$found") >"$log.again" 2>&1 && rm "$found" || end="FINDING $found"
             fi
         done
         [ "$status" -eq 0 ] || end="ended with $status, see $log"
