@@ -76,8 +76,7 @@ impl LossWriter {
         let header = header(unit);
         let mut kept = lines([&header])?;
         if step > 0 && path.exists() {
-            let text =
-                std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
+            let text = files::read_found(path, files::DOCUMENT_LIMIT)?;
             // A row without its line break was torn by a crash.
             let whole = &text[..text.rfind('\n').map_or(0, |end| end + 1)];
             let mut reader = csv::ReaderBuilder::new().flexible(true).from_reader(whole.as_bytes());
@@ -131,10 +130,14 @@ pub(crate) struct LossRow {
 }
 
 impl LossLog {
-    /// Reads a log; an error names the file and the line.
+    /// Reads a log that the user named; an error names the file and the line.
     pub(crate) fn read(path: &Path) -> Result<LossLog> {
-        let mut reader =
-            csv::Reader::from_path(path).with_context(|| format!("reading {}", path.display()))?;
+        LossLog::of(path, &files::read_named(path)?)
+    }
+
+    /// The log in the text of a file.
+    pub(crate) fn of(path: &Path, text: &str) -> Result<LossLog> {
+        let mut reader = csv::Reader::from_reader(text.as_bytes());
         let rows: Vec<LossRow> = reader.deserialize().collect::<Result<_, _>>().with_context(|| {
             format!("{} is not a loss log (CSV with the columns step and loss)", path.display())
         })?;

@@ -42,13 +42,13 @@ impl Flags {
         for source in &self.sources {
             if source.is_dir() {
                 for path in files_ending(source, "json")? {
-                    documents.extend(read(&path)?);
+                    documents.extend(document(&path, &files::read_found(&path, files::DOCUMENT_LIMIT)?)?);
                 }
                 for path in files_ending(source, "csv")? {
                     documents.extend(read_log(&path));
                 }
             } else {
-                let Some(document) = read(source)? else {
+                let Some(document) = document(source, &files::read_named(source)?)? else {
                     bail!("{}: it has no `schema` that begins with `remat.`", source.display());
                 };
                 documents.push(document);
@@ -88,10 +88,9 @@ fn files_ending(folder: &Path, wanted: &str) -> Result<Vec<PathBuf>> {
 }
 
 /// A document of ours; `None` for JSON of another kind, such as a trace. Problems are too large to show.
-fn read(path: &Path) -> Result<Option<Document>> {
-    let text = fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
+fn document(path: &Path, text: &str) -> Result<Option<Document>> {
     let mut document: Value =
-        serde_json::from_str(&text).with_context(|| format!("{} is not JSON", path.display()))?;
+        serde_json::from_str(text).with_context(|| format!("{} is not JSON", path.display()))?;
     let schema = document.get("schema").and_then(Value::as_str).unwrap_or_default().to_owned();
     if !schema.starts_with("remat.") || schema.starts_with("remat.problem/") {
         return Ok(None);
@@ -105,7 +104,7 @@ fn read(path: &Path) -> Result<Option<Document>> {
 
 /// The loss log of a run; other tables of the folder are shown through their JSON documents.
 fn read_log(path: &Path) -> Option<Document> {
-    let log = LossLog::read(path).ok()?;
+    let log = LossLog::of(path, &files::read_found(path, files::DOCUMENT_LIMIT).ok()?).ok()?;
     let points: Vec<(u64, f32)> = log.rows.iter().map(|row| (row.step, row.loss)).collect();
     let name = path.file_stem().unwrap_or_default().to_string_lossy();
     let document = serde_json::json!({"schema": "remat.loss_log/1", "name": name, "points": points});

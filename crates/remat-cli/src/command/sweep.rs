@@ -8,6 +8,7 @@
 use crate::answer::Answer;
 use crate::draw::{Bar, Group, byte_unit, grouped_bars, time_unit};
 use crate::environment::Environment;
+use crate::files;
 use crate::flags::{CostKind, Model, SearchFlags, StepFlags, default_planner, model_parser, planner_parser};
 use crate::folder::Folder;
 use crate::format::{Align, change, table, timing};
@@ -24,7 +25,6 @@ use remat::report::decisions;
 use remat::train::{Performance, Rounds, contest};
 use remat_plan::{Budget, Bytes};
 use serde::{Deserialize, Serialize};
-use std::fs;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Instant;
@@ -152,7 +152,7 @@ impl Flags {
         if !self.resume {
             bail!("{} exists: give --resume to continue it, or another folder", path.display());
         }
-        let text = fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
+        let text = files::read_found(&path, files::DESCRIPTION_LIMIT)?;
         let old: Sweep = serde_json::from_str(&text)
             .with_context(|| format!("{} is not the table of a sweep", path.display()))?;
         let counts = |s: &Sweep| (s.n_rounds, s.n_warm_up, s.n_steps);

@@ -74,7 +74,7 @@ impl RunFolder {
     /// Reads the file of a run; `None` when the folder has none.
     pub fn read(folder: &Path) -> Result<Option<RunFolder>> {
         let path = folder.join(FILE);
-        let text = match std::fs::read_to_string(&path) {
+        let text = match files::read_regular_text(&path, files::DESCRIPTION_LIMIT) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(Error::io(format!("read {}", path.display()))(error)),

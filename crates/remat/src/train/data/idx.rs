@@ -2,7 +2,7 @@
 
 use super::bad_data;
 use crate::error::{Error, Result};
-use std::fs::File;
+use crate::files;
 use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 
@@ -69,7 +69,8 @@ const MAX_BYTES: u64 = 1 << 32;
 
 /// Extents and bytes of an IDX file of bytes. What the header does not announce is never kept in memory.
 fn read(path: &Path) -> Result<(Vec<usize>, Vec<u8>)> {
-    let file = BufReader::new(File::open(path).map_err(Error::io(format!("read {}", path.display())))?);
+    let file = files::open_regular(path).map_err(Error::io(format!("read {}", path.display())))?;
+    let file = BufReader::new(file);
     if path.extension().is_some_and(|end| end == "gz") {
         read_from(path, flate2::bufread::GzDecoder::new(file))
     } else {

@@ -156,7 +156,7 @@ pub(super) fn byte_pairs(
 
 /// The tokenizer beside a token file; `None` when it is missing or no tokenizer of ours, and then it is made again.
 fn cached_pairs(path: &Path) -> Result<Option<BytePairs>> {
-    match std::fs::read(path) {
+    match files::read_regular(path, files::DESCRIPTION_LIMIT) {
         Ok(text) => Ok(serde_json::from_slice(&text).ok()),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) => Err(Error::io(format!("read {}", path.display()))(error)),
@@ -182,7 +182,7 @@ fn cached(path: &Path, of_corpus: u64, vocabulary: usize) -> Result<Option<(Toke
     let is_whole = magic == MAGIC
         && fingerprint == of_corpus
         && size <= vocabulary as u64
-        && n_tokens.checked_mul(2) == Some(len - HEADER as u64);
+        && n_tokens.checked_mul(2).and_then(|n_bytes| n_bytes.checked_add(HEADER as u64)) == Some(len);
     if !is_whole {
         return Ok(None);
     }

@@ -4,9 +4,9 @@
 //! form, and the name of the file decides which one the message is about. Writing goes by the name of the file: `.txt` is
 //! text, everything else JSON. Errors name the file.
 
+use crate::files::{self, DOCUMENT_LIMIT};
 use crate::plan::{Plan, PlanError};
 use crate::problem::{Problem, ProblemError};
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
@@ -48,7 +48,7 @@ impl Problem {
         if is_json(text, false) { Problem::from_json(text) } else { Problem::from_text(text) }
     }
 
-    /// Reads a problem file in either form.
+    /// Reads a problem file in either form. It may be a pipe, which is waited for, and has [`DOCUMENT_LIMIT`] bytes at most.
     pub fn read(path: impl AsRef<Path>) -> Result<Problem, FileError> {
         let path = path.as_ref();
         let text = load(path)?;
@@ -62,7 +62,7 @@ impl Problem {
         if is_text_name(path.as_ref()) { self.to_text() } else { self.to_json() }
     }
 
-    /// Writes a problem file: text where the name ends in `.txt`, JSON otherwise.
+    /// Writes a problem file, whole or not at all: text where the name ends in `.txt`, JSON otherwise.
     pub fn write(&self, path: impl AsRef<Path>) -> Result<(), FileError> {
         store(path.as_ref(), &self.to_form_of(path.as_ref()))
     }
@@ -74,7 +74,7 @@ impl Plan {
         if is_json(text, false) { Plan::from_json(text, problem) } else { Plan::from_text(text, problem) }
     }
 
-    /// Reads a plan file in either form.
+    /// Reads a plan file in either form. It may be a pipe, which is waited for, and has [`DOCUMENT_LIMIT`] bytes at most.
     pub fn read(path: impl AsRef<Path>, problem: &Problem) -> Result<Plan, FileError> {
         let path = path.as_ref();
         let text = load(path)?;
@@ -88,7 +88,7 @@ impl Plan {
         if is_text_name(path.as_ref()) { self.to_text(problem) } else { self.to_json() }
     }
 
-    /// Writes a plan file: text where the name ends in `.txt`, JSON otherwise.
+    /// Writes a plan file, whole or not at all: text where the name ends in `.txt`, JSON otherwise.
     pub fn write(&self, path: impl AsRef<Path>, problem: &Problem) -> Result<(), FileError> {
         store(path.as_ref(), &self.to_form_of(path.as_ref(), problem))
     }
@@ -105,9 +105,17 @@ fn is_text_name(path: &Path) -> bool {
 }
 
 fn load(path: &Path) -> Result<String, FileError> {
-    fs::read_to_string(path).map_err(|error| FileError::Io { action: "reading", path: path.into(), error })
+    files::read_text(path, DOCUMENT_LIMIT).map_err(|error| FileError::Io {
+        action: "reading",
+        path: path.into(),
+        error,
+    })
 }
 
 fn store(path: &Path, text: &str) -> Result<(), FileError> {
-    fs::write(path, text).map_err(|error| FileError::Io { action: "writing", path: path.into(), error })
+    files::replace_bytes(path, text).map_err(|error| FileError::Io {
+        action: "writing",
+        path: path.into(),
+        error,
+    })
 }
