@@ -5,7 +5,7 @@
 //! threads, the version of this program, the ops that are measured and the file's form. A file that cannot be read or
 //! written costs time, not correctness.
 
-use super::{Machine, Speed, calibrate};
+use super::{Machine, calibrate};
 use crate::error::Result;
 use crate::files;
 use etcetera::BaseStrategy as _;
@@ -47,17 +47,6 @@ impl Machine {
         let origin = keep_as(&file_name(n_threads), &machine);
         Ok((machine, origin))
     }
-
-    /// False for speeds that no measurement gives, such as the speeds in a damaged file.
-    fn is_sane(&self) -> bool {
-        let is_speed = |x: f64| x.is_finite() && x > 0.0;
-        let is_sane = |speed: &Speed| match *speed {
-            Speed::Flops(flops) => is_speed(flops),
-            Speed::Bytes { near, far } => is_speed(near) && is_speed(far),
-        };
-        [self.flops, self.bandwidth, self.overhead].into_iter().all(is_speed)
-            && self.speeds.values().all(is_sane)
-    }
 }
 
 /// The folder for files that can be made again.
@@ -67,7 +56,7 @@ fn folder() -> Option<PathBuf> {
 
 /// What an earlier run kept, and where, unless it is damaged.
 fn kept(folder: &Path, n_threads: usize) -> Option<(Machine, PathBuf)> {
-    let is_sane = |machine: &Machine| machine.n_threads == n_threads && machine.is_sane();
+    let is_sane = |machine: &Machine| machine.n_threads == n_threads && machine.is_plausible();
     kept_in(folder, &file_name(n_threads), is_sane)
 }
 
@@ -77,7 +66,7 @@ fn kept_in<T: DeserializeOwned>(
     is_sane: impl Fn(&T) -> bool,
 ) -> Option<(T, PathBuf)> {
     let path = folder.join(name);
-    let kept: T = serde_json::from_slice(&std::fs::read(&path).ok()?).ok()?;
+    let kept: T = serde_json::from_slice(&files::read_regular(&path, files::DESCRIPTION_LIMIT).ok()?).ok()?;
     is_sane(&kept).then_some((kept, path))
 }
 
@@ -132,6 +121,7 @@ fn keep_in<T: Serialize>(folder: &Path, name: &str, what: &T) -> Origin {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::profile::Speed;
 
     fn keep(machine: &Machine, folder: &Path) -> Origin {
         keep_in(folder, &file_name(machine.n_threads), machine)
@@ -140,7 +130,7 @@ mod tests {
     #[test]
     fn speeds_are_kept_and_a_damaged_file_is_measured_again() {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let known = Machine { flops: 123.0, ..Machine::nominal(1) };
+        let known = Machine { flops: 123e9, ..Machine::nominal(1) };
         let Origin::Measured(path) = keep(&known, folder.path()) else { panic!("the folder is writable") };
         assert_eq!(kept(folder.path(), 1), Some((known.clone(), path.clone())));
         assert_eq!(kept(folder.path(), 2), None, "speeds of another number of threads");
@@ -155,12 +145,27 @@ mod tests {
         let impossible = [
             Machine { flops: 0.0, ..known.clone() },
             slow(Speed::Flops(-1.0)),
-            slow(Speed::Bytes { near: 1.0, far: 0.0 }),
+            slow(Speed::Bytes { near: 1e10, far: 0.0 }),
+            Machine { overhead: 1e308, ..known.clone() },
+            Machine { bandwidth: 1e-300, ..known.clone() },
         ];
         for machine in impossible {
             keep(&machine, folder.path());
             assert_eq!(kept(folder.path(), 1), None, "{machine:?}");
         }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn what_is_no_file_is_not_waited_for() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = folder.path().join(file_name(1));
+        let made = std::process::Command::new("mkfifo").arg(&path).status().expect("mkfifo runs");
+        assert!(made.success());
+        assert_eq!(kept(folder.path(), 1), None);
+        std::fs::remove_file(&path).expect("removable");
+        std::os::unix::fs::symlink("/dev/zero", &path).expect("a link");
+        assert_eq!(kept(folder.path(), 1), None);
     }
 
     #[test]

@@ -6,6 +6,7 @@ mod calibrate;
 mod disturbance;
 mod machine;
 mod measured;
+mod plausible;
 mod store;
 
 pub use analytic::analytic;

@@ -64,7 +64,7 @@ impl StoreSpeed {
 impl StoreSpeed {
     /// The speed of a store beside kernels on `n_threads` threads: kept from an earlier run, or measured and then kept.
     pub fn load(kind: &Kind, n_threads: usize) -> Result<(StoreSpeed, Origin)> {
-        match cache::kept_as(&file_name(kind, n_threads), StoreSpeed::is_sane) {
+        match cache::kept_as(&file_name(kind, n_threads), StoreSpeed::is_plausible) {
             Some((speed, path)) => Ok((speed, Origin::Kept(path))),
             None => StoreSpeed::remeasure(kind, n_threads),
         }
@@ -87,16 +87,6 @@ impl StoreSpeed {
             let measured = measure_both(&mut store, n_places);
             has_ended.store(true, Relaxed);
             measured
-        })
-    }
-
-    /// False for speeds that no measurement gives, such as the speeds in a damaged file.
-    fn is_sane(&self) -> bool {
-        [self.out, self.back].iter().all(|way| {
-            way.latency.is_finite()
-                && way.latency >= 0.0
-                && way.seconds_per_byte.is_finite()
-                && way.seconds_per_byte > 0.0
         })
     }
 }
@@ -185,19 +175,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_kinds_of_stores_have_sane_speeds() {
+    fn both_kinds_of_stores_have_plausible_speeds() {
         let directory = tempfile::tempdir().expect("a directory");
         for kind in [Kind::Host, Kind::File(directory.path().to_owned())] {
             let speed = StoreSpeed::measure(&kind, 1).expect("a store");
-            assert!(speed.is_sane(), "{kind}: {speed:?}");
+            assert!(speed.is_plausible(), "{kind}: {speed:?}");
             // Nothing is that fast or that slow.
             for way in [speed.out, speed.back] {
                 let gigabyte = way.seconds(1_000_000_000);
                 assert!((1e-3..1e3).contains(&gigabyte), "{kind}: {gigabyte} s for a gigabyte");
             }
         }
-        let mut damaged = StoreSpeed::nominal();
-        damaged.out.seconds_per_byte = 0.0;
-        assert!(!damaged.is_sane() && StoreSpeed::nominal().is_sane());
     }
 }
