@@ -79,7 +79,8 @@ fn greatest_common_divisor(a: usize, b: usize) -> usize {
 }
 
 /// What the processor says of a level: Intel's in leaf 4, AMD's in leaf 0x8000_001D, with the same meaning.
-#[cfg(target_arch = "x86_64")]
+/// Miri has no such instruction.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
 fn reported(level: u32) -> Option<Cache> {
     use std::arch::x86_64::{__cpuid, __cpuid_count};
     // Instructions alone are not what is looked for.
@@ -99,7 +100,7 @@ fn reported(level: u32) -> Option<Cache> {
     })
 }
 
-#[cfg(not(target_arch = "x86_64"))]
+#[cfg(any(not(target_arch = "x86_64"), miri))]
 fn reported(_level: u32) -> Option<Cache> {
     None
 }
