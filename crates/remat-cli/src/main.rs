@@ -94,8 +94,7 @@ fn misuse(error: &clap::Error) -> ExitCode {
         let mut out = Output::stdout(true);
         let _ = out.failure(text.trim(), code).and_then(|()| out.flush());
     }
-    // Nothing can be done about a closed stderr.
-    let _ = error.print();
+    output::print_usage(error, Cli::command().get_styles());
     ExitCode::from(code)
 }
 

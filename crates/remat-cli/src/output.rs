@@ -8,7 +8,7 @@
 //! [`Output::is_closed`] whether anyone still listens. Any other failure to write is an error.
 
 use anyhow::{Context as _, Result};
-use clap::builder::styling::{AnsiColor, Style};
+use clap::builder::styling::{AnsiColor, Style, Styles};
 use remat_plan::{Shown, is_unprintable};
 use serde::Serialize;
 use std::borrow::Cow;
@@ -66,6 +66,19 @@ pub(crate) fn say(text: impl Display) {
 pub(crate) fn complain(error: &str) {
     let heading = Paint::stderr().bad("error:");
     let _ = writeln!(std::io::stderr().lock(), "{heading} {}", Shown::lines(error));
+}
+
+/// Prints what clap has to say: help to stdout, an error to stderr. It repeats words of the command line as they are.
+pub(crate) fn print_usage(error: &clap::Error, styles: &Styles) {
+    let paint = if error.use_stderr() { Paint::stderr() } else { Paint::stdout() };
+    let rendered = error.render();
+    let rendered = rendered.ansi().to_string();
+    let text = paint.shown_with(&rendered, &sequences(&styles_of(styles)));
+    // Nothing can be done where nobody listens.
+    let _ = match error.use_stderr() {
+        true => std::io::stderr().lock().write_all(text.as_bytes()),
+        false => std::io::stdout().lock().write_all(text.as_bytes()),
+    };
 }
 
 /// Stdout in the form that was asked for.
@@ -206,19 +219,39 @@ impl Paint {
         if !self.is_on || !text.contains(ESCAPE) {
             return Shown::lines(text);
         }
-        let ours = [GOOD, BAD, HEADING].map(|style| [format!("{style}"), format!("{style:#}")]).concat();
-        let (mut shown, mut rest) = (String::with_capacity(text.len()), text);
-        while let Some((before, after)) = rest.split_once(ESCAPE) {
-            shown += &Shown::lines(before);
-            let sequence = ours.iter().filter_map(|sequence| sequence.strip_prefix(ESCAPE));
-            let found = sequence.clone().find(|sequence| after.starts_with(sequence));
-            shown +=
-                &found.map_or_else(|| Shown("\u{1b}").to_string(), |sequence| format!("{ESCAPE}{sequence}"));
-            rest = &after[found.map_or(0, str::len)..];
-        }
-        shown += &Shown::lines(rest);
-        Cow::Owned(shown)
+        Cow::Owned(self.shown_with(text, &sequences(&[GOOD, BAD, HEADING])))
     }
+
+    /// Text in which only these sequences are escape sequences, or none where colour is not wanted.
+    fn shown_with(self, text: &str, known: &[String]) -> String {
+        let (mut shown, mut rest) = (String::with_capacity(text.len()), text);
+        while let Some(at) = rest.find(ESCAPE) {
+            let (before, after) = rest.split_at(at);
+            shown += &Shown::lines(before);
+            let found = known.iter().find(|sequence| after.starts_with(*sequence));
+            match found {
+                Some(sequence) if self.is_on => shown += sequence,
+                Some(_) => {}
+                None => shown += &Shown(&after[..ESCAPE.len_utf8()]).to_string(),
+            }
+            rest = &after[found.map_or(ESCAPE.len_utf8(), String::len)..];
+        }
+        shown + &Shown::lines(rest)
+    }
+}
+
+/// The escape sequences that begin and end these styles, one by one.
+fn sequences(styles: &[Style]) -> Vec<String> {
+    let all: String = styles.iter().map(|style| format!("{style}{style:#}")).collect();
+    all.split_terminator(ESCAPE).skip(1).map(|rest| format!("{ESCAPE}{rest}")).collect()
+}
+
+/// The styles of what clap prints.
+fn styles_of(styles: &Styles) -> Vec<Style> {
+    let words = [styles.get_header(), styles.get_usage(), styles.get_literal(), styles.get_placeholder()];
+    let verdicts = [styles.get_error(), styles.get_valid(), styles.get_invalid()];
+    let context = [styles.get_context(), styles.get_context_value()];
+    words.into_iter().chain(verdicts).chain(context).copied().collect()
 }
 
 fn wants_colour() -> bool {
@@ -239,6 +272,30 @@ mod tests {
         assert!(!paint.heading("a\u{1b}[2J").contains("\u{1b}[2J"));
         let off = Paint { is_on: false };
         assert_eq!(off.shown("\u{1b}[1m"), r"\u{1b}[1m");
+    }
+
+    #[test]
+    fn words_of_the_command_line_are_shown_in_colour_or_without_and_never_obeyed() {
+        let flag = clap::Arg::new("flag").long("flag");
+        let mut command = clap::Command::new("remat").arg(flag);
+        let words = ["remat", "--flagg", "\u{1b}[2J\u{1b}[8m\u{9b}1m\r\u{202e}"];
+        let told = |words: &[&str], command: &mut clap::Command| {
+            let error = command.try_get_matches_from_mut(words).unwrap_err();
+            let known = sequences(&styles_of(command.get_styles()));
+            let rendered = error.render().ansi().to_string();
+            [true, false].map(|is_on| Paint { is_on }.shown_with(&rendered, &known))
+        };
+        let [coloured, plain] = told(&words[..2], &mut command);
+        assert!(coloured.contains("\u{1b}[1m") && coloured.len() > plain.len(), "{coloured:?}");
+        assert!(
+            plain.starts_with("error: ") && !plain.contains(|c| is_unprintable(c) && c != '\n'),
+            "{plain:?}"
+        );
+        let [coloured, plain] = told(&[words[0], words[2]], &mut command);
+        for text in [coloured, plain] {
+            assert!(text.contains(r"\u{1b}[2J\u{1b}[8m\u{9b}1m\r\u{202e}"), "{text:?}");
+            assert!(!text.contains("\u{1b}[2J") && !text.contains("\u{1b}[8m"), "{text:?}");
+        }
     }
 
     #[test]
