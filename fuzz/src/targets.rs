@@ -167,13 +167,7 @@ pub fn session() -> Session {
 
 /// The run that they belong to.
 pub fn identity() -> Identity {
-    Identity {
-        model: small_model().name,
-        optimizer: OPTIMIZER,
-        learning_rate: LearningRate::constant(1e-2),
-        seed: 1,
-        data: "synthetic".to_owned(),
-    }
+    Identity::of(&small_model(), OPTIMIZER, LearningRate::constant(1e-2), 1, "synthetic")
 }
 
 /// A weight file.

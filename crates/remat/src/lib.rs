@@ -55,6 +55,7 @@ pub mod exec;
 pub mod files;
 pub mod fuse;
 pub mod graph;
+mod hash;
 pub mod ids;
 pub mod inference;
 pub mod layout;

@@ -4,10 +4,14 @@
 //! second copy is held beside the engine's own. Convolution weights are permuted between our `[out, kh, kw, in]` and PyTorch's
 //! `[out, in, kh, kw]` on the way. A file is checked as a whole before the first tensor is read, and a saved file
 //! replaces the old one only when it is complete: readers see the one or the other.
+//!
+//! Our files note a hash of their tensors and a hash of their notes, so that a disk that lies is noticed before what it gives is
+//! used ([`WeightFile::verify`]). Files from elsewhere have no such notes and are taken as they are.
 
 use crate::error::{Error, Result};
 use crate::files;
 use crate::graph::{FileLayout, Graph, Kind, Source, Type};
+use crate::hash::{self, Pieces};
 use remat_plan::Shown;
 use safetensors::Dtype;
 use safetensors::tensor::{Metadata, TensorInfo};
@@ -24,6 +28,11 @@ const SHOWN_FAULTS: usize = 20;
 
 /// PyTorch's count of batches seen by a batch norm, which a fixed momentum makes meaningless.
 const IGNORED_SUFFIX: &str = ".num_batches_tracked";
+
+/// The note of the hash of all tensors, as they lie in the file.
+const TENSORS: &str = "tensors";
+/// The note of the hash of all other notes.
+const NOTES: &str = "notes";
 
 /// What a file holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -104,10 +113,14 @@ impl WeightFile {
 
     /// Opens a file and checks that it is whole, whatever it holds.
     pub fn open_any(path: &Path) -> Result<WeightFile> {
-        let file = File::open(path).map_err(Error::io(format!("open {}", path.display())))?;
+        let broken = |message: String| Error::Weights { place: path.display().to_string(), message };
+        let file = files::open_regular(path).map_err(|error| match error.kind() {
+            // A folder, a pipe or a device, which no later attempt can read either.
+            ErrorKind::IsADirectory | ErrorKind::InvalidInput => broken(error.to_string()),
+            _ => Error::io(format!("open {}", path.display()))(error),
+        })?;
         let file_bytes = file.metadata().map_err(Error::io(format!("read {}", path.display())))?.len();
         let mut file = BufReader::new(file);
-        let broken = |message: String| Error::Weights { place: path.display().to_string(), message };
 
         let mut length = [0; 8];
         file.read_exact(&mut length).map_err(|error| match error.kind() {
@@ -157,6 +170,28 @@ impl WeightFile {
     pub fn notes(&self) -> BTreeMap<&str, &str> {
         let notes = self.header.metadata().iter().flatten();
         notes.map(|(name, value)| (name.as_str(), value.as_str())).collect()
+    }
+
+    /// Fails if the file is not what was written, as far as it says so itself: its notes, and all of its tensors, which are
+    /// read for it.
+    pub fn verify(&mut self) -> Result<()> {
+        let place = || self.path.display().to_string();
+        let damaged = |what: &str| Error::Weights {
+            place: place(),
+            message: format!("is damaged: its {what} are not what was written"),
+        };
+        let notes = self.notes();
+        let of_notes = notes.get(NOTES).map(|&hash| hash == notes_hash(&notes));
+        let of_tensors = notes.get(TENSORS).map(|&hash| hash.to_owned());
+        if of_notes == Some(false) || of_notes.is_none() && of_tensors.is_some() {
+            return Err(damaged("notes"));
+        }
+        let Some(expected) = of_tensors else { return Ok(()) };
+        let failed = |error| Error::io(format!("read {}", place()))(error);
+        self.file.seek(SeekFrom::Start(self.data_start)).map_err(failed)?;
+        let len = self.header.data_len() as u64;
+        let found = hash::reader(len, (&mut self.file).take(len)).map_err(failed)?;
+        if shown(found) == expected { Ok(()) } else { Err(damaged("tensors")) }
     }
 
     /// Reads elements of the tensor of a source of the graph into `out`, in our element order: whole
@@ -220,7 +255,19 @@ fn mismatches(graph: &Graph, contents: Contents, header: &Metadata) -> Vec<Strin
     faults
 }
 
-/// Writes all parameters and buffers of `graph`; `read` gives a source's values in our element order, from an element on.
+/// A hash of all notes but its own, in the order of their names.
+fn notes_hash(notes: &BTreeMap<&str, &str>) -> String {
+    let others = notes.iter().filter(|note| *note.0 != NOTES);
+    let text: String = others.map(|(name, value)| format!("{name}\0{value}\0")).collect();
+    shown(hash::bytes(text.as_bytes()))
+}
+
+fn shown(hash: u64) -> String {
+    format!("{hash:016x}")
+}
+
+/// Writes all parameters and buffers of `graph`; `read` gives a source's values in our element order, from an element on,
+/// the same ones however often it is asked.
 pub fn save(
     graph: &Graph,
     path: &Path,
@@ -229,7 +276,8 @@ pub fn save(
     save_with(graph, path, Contents::Weights, &BTreeMap::new(), read)
 }
 
-/// As [`save`], with more or other contents and with notes.
+/// As [`save`], with more or other contents and with notes. `tensors` and `notes` are notes of ours: see
+/// [`WeightFile::verify`].
 ///
 /// The file appears complete or not at all ([`files::replace`]).
 pub fn save_with(
@@ -261,17 +309,37 @@ fn write(
     let tensors = stored(graph, contents).map(|(source, ty)| info(source, ty)).collect();
     let header = Metadata::new(None, tensors).map_err(std::io::Error::other)?;
     let mut text = serde_json::to_vec(&header)?;
-    if !notes.is_empty() {
-        // Notes go in by hand, in the order of their names: equal states make equal files.
-        let comma = if text == b"{}" { "" } else { "," };
-        let notes = format!("\"__metadata__\":{}{comma}", serde_json::to_string(notes)?);
-        text.splice(1..1, notes.into_bytes());
-    }
+
+    // The header comes first and has the hash of what follows, so tensors are passed over twice.
+    let mut hash = Pieces::of(header.data_len() as u64);
+    each_piece(graph, contents, &mut read, |bytes| {
+        hash.see(bytes);
+        Ok(())
+    })?;
+    let tensors = shown(hash.end());
+    let mut notes: BTreeMap<&str, &str> = notes.iter().map(|(name, note)| (*name, note.as_str())).collect();
+    notes.insert(TENSORS, &tensors);
+    let of_notes = notes_hash(&notes);
+    notes.insert(NOTES, &of_notes);
+    // Notes go in by hand, in the order of their names: equal states make equal files.
+    let comma = if text == b"{}" { "" } else { "," };
+    let notes = format!("\"__metadata__\":{}{comma}", serde_json::to_string(&notes)?);
+    text.splice(1..1, notes.into_bytes());
     // Tensor data begins at a multiple of eight bytes, as the format asks.
     text.resize(text.len().next_multiple_of(8), b' ');
 
     file.write_all(&(text.len() as u64).to_le_bytes())?;
     file.write_all(&text)?;
+    each_piece(graph, contents, &mut read, |bytes| file.write_all(bytes))
+}
+
+/// Hands over the tensors of a file as their bytes, piece by piece.
+fn each_piece(
+    graph: &Graph,
+    contents: Contents,
+    read: &mut impl FnMut(&Source, usize, &mut [f32]) -> Result<()>,
+    mut see: impl FnMut(&[u8]) -> std::io::Result<()>,
+) -> std::io::Result<()> {
     let mut bytes = Vec::with_capacity(4 * CHUNK);
     let mut rows = Vec::new();
     for (source, ty) in stored(graph, contents) {
@@ -289,7 +357,7 @@ fn write(
                 if bytes.is_empty() {
                     break;
                 }
-                file.write_all(&bytes)?;
+                see(&bytes)?;
             }
         }
     }

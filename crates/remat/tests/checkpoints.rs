@@ -25,13 +25,7 @@ fn session() -> Session {
 }
 
 fn identity() -> Identity {
-    Identity {
-        model: forward().name,
-        optimizer: OPTIMIZER,
-        learning_rate: LearningRate::constant(1e-2),
-        seed: 1,
-        data: "synthetic".to_owned(),
-    }
+    Identity::of(&forward(), OPTIMIZER, LearningRate::constant(1e-2), 1, "synthetic")
 }
 
 fn resume(folder: &Path) -> (remat::Result<Option<u64>>, Vec<String>) {
@@ -125,15 +119,26 @@ fn a_file_cut_off_anywhere_is_no_checkpoint() {
     }
 }
 
+#[cfg(target_os = "linux")]
 #[test]
 fn a_file_that_cannot_be_read_now_stops_the_run() {
     let (folder, paths) = three();
     std::fs::remove_file(&paths[2]).unwrap();
-    // Reading a folder fails in the operating system, as a failing disk does, whoever the user is.
-    std::fs::create_dir(&paths[2]).unwrap();
+    // A regular file that opens and cannot be read, as on a failing disk, whoever the user is: nothing is at address 0.
+    std::os::unix::fs::symlink("/proc/self/mem", &paths[2]).unwrap();
     let (step, warnings) = resume(folder.path());
     let message = step.expect_err("an older checkpoint must not be taken").to_string();
     assert!(message.contains("step-00000003") && warnings.is_empty(), "{message} {warnings:?}");
+}
+
+#[test]
+fn what_is_no_file_is_damage() {
+    let (folder, paths) = three();
+    std::fs::remove_file(&paths[2]).unwrap();
+    std::fs::create_dir(&paths[2]).unwrap();
+    let (step, warnings) = resume(folder.path());
+    assert_eq!(step.expect("the one before"), Some(2));
+    assert!(warnings.len() == 1 && warnings[0].contains("step-00000003"), "{warnings:?}");
 }
 
 #[test]
@@ -184,4 +189,16 @@ fn the_version_of_the_arithmetic_is_noted() {
     let note = format!("\"numerics\":\"{}\"", remat_kernels::NUMERICS);
     let text = std::fs::read(&paths[2]).expect("a file");
     assert!(text.windows(note.len()).any(|window| window == note.as_bytes()), "no {note}");
+}
+
+#[test]
+fn weights_that_changed_on_the_disk_are_not_used() {
+    let (folder, paths) = three();
+    assert_eq!(Checkpoints::newest(folder.path()).expect("a checkpoint").path, paths[2]);
+    let mut bytes = std::fs::read(&paths[2]).expect("a file");
+    *bytes.last_mut().expect("a byte") ^= 1;
+    std::fs::write(&paths[2], bytes).expect("a file");
+    let newest = Checkpoints::newest(folder.path()).expect("the one before");
+    assert_eq!(newest.path, paths[1]);
+    assert!(newest.damaged.len() == 1 && newest.damaged[0].contains("step-00000003"), "{:?}", newest.damaged);
 }

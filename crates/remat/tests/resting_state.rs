@@ -34,13 +34,8 @@ fn session(program: &Program) -> Session {
 }
 
 fn identity(prepared: &Prepared) -> Identity {
-    Identity {
-        model: "resting".to_owned(),
-        optimizer: prepared.step.roles.optimizer.expect("a training step"),
-        learning_rate: LearningRate::constant(1e-3),
-        seed: SEED,
-        data: "synthetic".to_owned(),
-    }
+    let optimizer = prepared.step.roles.optimizer.expect("a training step");
+    Identity::of(&prepared.step.graph, optimizer, LearningRate::constant(1e-3), SEED, "synthetic")
 }
 
 fn checkpoint(prepared: &Prepared, session: &Session, folder: &Path) -> Vec<u8> {

@@ -266,13 +266,7 @@ fn a_batch_that_is_too_large_for_the_arena_has_no_evaluation() {
 }
 
 fn identity(forward: &Graph, optimizer: &Optimizer) -> Identity {
-    Identity {
-        model: forward.name.clone(),
-        optimizer: *optimizer,
-        learning_rate: schedule(),
-        seed: SEED,
-        data: "synthetic".to_owned(),
-    }
+    Identity::of(forward, *optimizer, schedule(), SEED, "synthetic")
 }
 
 fn schedule() -> LearningRate {

@@ -71,7 +71,7 @@ impl Flags {
         self.optimization.apply(&mut model.optimizer);
         if let Some(path) = &self.record.weights {
             // A wrong file is refused before anything is planned or measured.
-            WeightFile::open(&model.forward, path)?;
+            WeightFile::open(&model.forward, path)?.verify()?;
         }
         // So is data that is too short.
         let batches = data.batches(&model.forward, Part::Training)?;
@@ -218,13 +218,8 @@ impl Flags {
         session: &mut Session,
         report: &mut Training,
     ) -> Result<Option<Checkpoints>> {
-        let identity = Identity {
-            model: model.forward.name.clone(),
-            optimizer: model.optimizer,
-            learning_rate: session.learning_rate,
-            seed: self.planner.seed(),
-            data: data.identity(),
-        };
+        let (rate, seed) = (session.learning_rate, self.planner.seed());
+        let identity = Identity::of(&model.forward, model.optimizer, rate, seed, data.identity());
         if let Some(resume) = self.record.resume.as_deref() {
             anyhow::ensure!(resume.is_dir(), "there is no folder {} to resume from", resume.display());
         }
@@ -232,10 +227,6 @@ impl Flags {
         let open = if self.record.resumes_in_place() { Checkpoints::open } else { Checkpoints::create };
         let folder = self.record.checkpoint_folder();
         let checkpoints = folder.map(|folder| open(folder, identity.clone(), keep)).transpose()?;
-        if let Some(checkpoints) = &checkpoints {
-            // So that the model can be used without this program's flags.
-            RunFolder::of(&model.forward, None, data.about()).write(checkpoints.folder())?;
-        }
         if let Some(folder) = self.record.resume.as_deref() {
             let warn = |warning: String| say(format_args!("warning: {warning}"));
             let schedule = self.optimization.schedule();
@@ -244,6 +235,10 @@ impl Flags {
             if found.is_none() {
                 say(format_args!("warning: {} has no checkpoint; beginning with step 1", folder.display()));
             }
+        }
+        if let Some(checkpoints) = &checkpoints {
+            // So that the model can be used without this program's flags. What another run has left there is refused before.
+            RunFolder::of(&model.forward, None, data.about()).write(checkpoints.folder())?;
         }
         Ok(checkpoints)
     }

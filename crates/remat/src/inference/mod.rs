@@ -18,8 +18,8 @@ use crate::nn::Model;
 use crate::op::{MicroBatch, Run};
 use crate::pipeline::{Fit, Place, Resting, compile_forward};
 use crate::step::prediction_pass;
-use crate::train::{About, Batch, Checkpoints, ImageShape, Part, RunFolder, Vocabulary};
-use crate::weights::WeightFile;
+use crate::train::{About, Batch, Checkpoints, ImageShape, Newest, Part, RunFolder, Vocabulary};
+use crate::weights::{Contents, WeightFile};
 use remat_plan::Bytes;
 use std::path::Path;
 
@@ -95,7 +95,8 @@ impl Inference {
             }
         };
         let about = described.map_or(About::Numbers, |described| described.about().clone());
-        let inference = Inference::assemble(&forward, prediction, &checkpoint.path, about)?;
+        let weights = WeightFile::open_any(&checkpoint.path)?;
+        let inference = Inference::assemble(&forward, prediction, weights, about)?;
         Ok(Inference { damaged: checkpoint.damaged, ..inference })
     }
 
@@ -104,15 +105,20 @@ impl Inference {
         let (path, prediction) = (weights.as_ref(), model.roles().prediction);
         if path.is_dir() {
             let about = RunFolder::read(path)?.map_or(About::Numbers, |described| described.about().clone());
-            return Inference::assemble(model.graph(), prediction, &Checkpoints::newest(path)?.path, about);
+            let Newest { path, damaged, .. } = Checkpoints::newest(path)?;
+            let weights = WeightFile::open_any(&path)?;
+            let inference = Inference::assemble(model.graph(), prediction, weights, about)?;
+            return Ok(Inference { damaged, ..inference });
         }
-        Inference::assemble(model.graph(), prediction, path, About::Numbers)
+        let mut weights = WeightFile::open_any(path)?;
+        weights.verify()?;
+        Inference::assemble(model.graph(), prediction, weights, About::Numbers)
     }
 
     fn assemble(
         forward: &Graph,
         prediction: Option<ValueId>,
-        weights: &Path,
+        mut weights: WeightFile,
         about: About,
     ) -> Result<Inference> {
         let is_there = |value: &ValueId| forward.values.get(*value).is_some();
@@ -120,7 +126,7 @@ impl Inference {
         let output = pass.roles.prediction.unwrap_or(pass.roles.loss);
         let n_rows = pass.read_inputs().first().map_or(1, |s| pass.graph.values[s.value].ty.shape()[0]);
         // Before any memory is reserved: a file that is not the model's must not decide how much that is.
-        let mut file = WeightFile::open(&pass.graph, weights)?;
+        weights.check(&pass.graph, Contents::Weights)?;
         let program = match compile_forward(&pass, Bytes(u64::MAX), Place::Anywhere, Resting::default())? {
             Fit::Fits(program) => *program,
             Fit::Refused(refusal) => return Err(refusal.into()),
@@ -130,7 +136,7 @@ impl Inference {
         for source in executor.graph().sources.clone() {
             let value = executor.graph().values[source.value].clone();
             if value.kind.is_state() {
-                file.read(&source, &value.ty, 0, as_floats_mut(executor.bytes_mut(source.value)))?;
+                weights.read(&source, &value.ty, 0, as_floats_mut(executor.bytes_mut(source.value)))?;
             }
         }
         Ok(Inference { executor, about, output, n_rows, damaged: Vec::new() })

@@ -5,24 +5,24 @@
 //! else needs to be kept. State is streamed from and to the arena, or the store where it rests: no second copy is made.
 //!
 //! **Crashes.** A file appears complete or not at all ([`files`]); older files are deleted only then. At every moment the
-//! newest file under its final name is whole. A hash of all state and a hash of all notes guard against disks that lie
-//! and against edits. A damaged file is skipped with a warning; when the operating system fails to read one, resuming
+//! newest file under its final name is whole. Hashes of the file's tensors and notes ([`weights`](crate::weights)) and of the
+//! state in memory guard against disks that lie and against edits, whether the file is to be continued or only used. A
+//! damaged file is skipped with a warning; when the operating system fails to read one, resuming
 //! stops, because the next attempt may succeed. A lock on the folder keeps two runs from mixing their checkpoints; it
 //! ends with the process, however that ends.
 //!
 //! **Divergence.** The newest checkpoint whose state is finite is never removed.
 
-use super::{Identity, Schedule, Session, hash};
+use super::{Identity, Schedule, Session};
 use crate::error::{Error, Result};
 use crate::exec::Engine as _;
 use crate::files;
 use crate::graph::Source;
 use crate::weights::{Contents, WeightFile, row_elements, save_with};
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-/// Adds `notes`, the hash of all other notes, and `finite` to the first version.
+/// Adds `notes`, the hash of all other notes, and `finite` to the first version; later files have `tensors` and `graph` too.
 const FORMAT: &str = "remat.checkpoint/2";
 const FIRST_FORMAT: &str = "remat.checkpoint/1";
 const PREFIX: &str = "step-";
@@ -73,7 +73,7 @@ impl Checkpoints {
     pub fn open(folder: &Path, identity: Identity, keep: usize) -> Result<Checkpoints> {
         let action = |what: &str| format!("{what} the checkpoint folder {}", folder.display());
         files::create_folder(folder).map_err(Error::io(action("make")))?;
-        let lock = File::create(folder.join(LOCK)).map_err(Error::io(action("write to")))?;
+        let lock = files::open_lock(&folder.join(LOCK)).map_err(Error::io(action("lock")))?;
         lock.try_lock().map_err(|e| match e {
             std::fs::TryLockError::WouldBlock => Error::Checkpoint {
                 place: folder.display().to_string(),
@@ -101,13 +101,13 @@ impl Checkpoints {
             return Err(missing("is not a folder of a run; `remat train --checkpoint` writes one"));
         }
         let mut damaged = Vec::new();
-        for (_, path) in list(folder)? {
-            match WeightFile::open_any(&path) {
+        for (step, path) in list(folder)? {
+            match open_whole(&path, step) {
                 Ok(file) => {
                     let model = file.notes().get("model").copied().unwrap_or_default().to_owned();
                     return Ok(Newest { path, model, damaged });
                 }
-                // A file that was cut off; an older one may be whole.
+                // A file that was cut off or changed; an older one may be whole.
                 Err(error @ Error::Weights { .. }) => damaged.push(error.to_string()),
                 Err(error) => return Err(error),
             }
@@ -127,14 +127,13 @@ impl Checkpoints {
     pub fn write(&self, session: &Session) -> Result<PathBuf> {
         let step = session.steps_done();
         let path = self.folder.join(format!("{PREFIX}{step:08}{SUFFIX}"));
-        let is_finite = session.is_finite()?;
+        let (hash, is_finite) = session.state_facts()?;
         let mut notes = self.identity.notes()?;
         notes.insert("format", FORMAT.to_owned());
         notes.insert("step", step.to_string());
-        notes.insert("state", format!("{:016x}", session.state_hash()?));
+        notes.insert("state", format!("{hash:016x}"));
         notes.insert(NUMERICS, remat_kernels::NUMERICS.to_string());
         notes.insert("finite", (if is_finite { "yes" } else { "no" }).to_owned());
-        notes.insert("notes", notes_hash(notes.iter().map(|(name, value)| (*name, value.as_str()))));
         let executor = session.executor();
         let read =
             |source: &Source, first: usize, out: &mut [f32]| executor.read_floats(source.value, first, out);
@@ -148,8 +147,8 @@ impl Checkpoints {
         // A later step can only be a broken file that was skipped; it does not count and will be replaced.
         let earlier = list(&self.folder)?.into_iter().filter(|(other, _)| *other < step);
         let mut has_finite = is_finite;
-        for (position, (_, old)) in earlier.enumerate() {
-            let is_needed = !has_finite && holds_finite_state(&old)?;
+        for (position, (step, old)) in earlier.enumerate() {
+            let is_needed = !has_finite && holds_finite_state(&old, step)?;
             has_finite |= is_needed;
             if position + 1 >= self.keep && !is_needed {
                 std::fs::remove_file(&old).map_err(Error::io(format!("remove {}", old.display())))?;
@@ -204,6 +203,29 @@ fn list(folder: &Path) -> Result<Vec<(u64, PathBuf)>> {
     Ok(found)
 }
 
+/// Opens the file of a step and reads all of it once: only a damaged file is [`Error::Weights`].
+fn open_whole(path: &Path, step: u64) -> Result<WeightFile> {
+    let damaged =
+        |message: &str| Error::Weights { place: path.display().to_string(), message: message.to_owned() };
+    let mut file = WeightFile::open_any(path)?;
+    file.verify()?;
+    let notes = file.notes();
+    let is_ours = match notes.get("format").copied() {
+        // The first version did not guard its notes.
+        Some(FIRST_FORMAT) => true,
+        Some(FORMAT) => notes.contains_key("notes"),
+        _ => false,
+    };
+    if !is_ours {
+        return Err(damaged("is no checkpoint of this program"));
+    }
+    // The name says the step too.
+    if notes.get("step").copied() != Some(step.to_string().as_str()) {
+        return Err(damaged("is damaged: it is not that of the step that its name says"));
+    }
+    Ok(file)
+}
+
 /// Reads the file of a step into the session, and says if its bits may not be those of a run that never stopped. Only a
 /// damaged file is [`Error::Weights`].
 fn read(
@@ -214,21 +236,8 @@ fn read(
     session: &mut Session,
 ) -> Result<Option<String>> {
     let place = || path.display().to_string();
-    let damaged = |message: &str| Error::Weights { place: place(), message: message.to_owned() };
-    let mut file = WeightFile::open_any(path)?;
+    let mut file = open_whole(path, step)?;
     let notes = file.notes();
-    let is_untouched = match notes.get("format").copied() {
-        // The first version did not guard its notes.
-        Some(FIRST_FORMAT) => true,
-        Some(FORMAT) => notes.get("notes").is_some_and(|hash| {
-            *hash == notes_hash(notes.iter().map(|(name, value)| (*name, *value)).filter(|n| n.0 != "notes"))
-        }),
-        _ => return Err(damaged("is no checkpoint of this program")),
-    };
-    // In both versions the name says the step too.
-    if !is_untouched || notes.get("step").copied() != Some(step.to_string().as_str()) {
-        return Err(damaged("is damaged: its notes are not what was written"));
-    }
     if let Some(message) = identity.refuses(&notes, schedule)? {
         return Err(Error::Checkpoint { place: place(), message });
     }
@@ -252,24 +261,18 @@ fn read(
         }
     }
     if state != Some(format!("{:016x}", session.state_hash()?)) {
-        return Err(damaged("is damaged: its contents are not what was written"));
+        let message = "is damaged: what was read of it is not what was written".to_owned();
+        return Err(Error::Weights { place: place(), message });
     }
     session.continue_after(step);
     Ok(arithmetic)
 }
 
 /// Whether a file is there to go back to after training has diverged. The first version did not note it.
-fn holds_finite_state(path: &Path) -> Result<bool> {
-    match WeightFile::open_any(path) {
+fn holds_finite_state(path: &Path, step: u64) -> Result<bool> {
+    match open_whole(path, step) {
         Ok(file) => Ok(file.notes().get("finite") != Some(&"no")),
         Err(Error::Weights { .. }) => Ok(false),
         Err(error) => Err(error),
     }
-}
-
-/// A hash of notes in the order of their names.
-fn notes_hash<'n>(notes: impl Iterator<Item = (&'n str, &'n str)>) -> String {
-    let sorted: BTreeMap<&str, &str> = notes.collect();
-    let text: String = sorted.iter().map(|(name, value)| format!("{name}\0{value}\0")).collect();
-    format!("{:016x}", hash::bytes(text.as_bytes()))
 }

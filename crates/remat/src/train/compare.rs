@@ -1,10 +1,11 @@
 //! Runs a model with and without a budget, side by side, and compares peak, time and bits; the first step also with the step
 //! before fusion.
 
-use super::{Session, StepResult, Synthetic, hash};
+use super::{Session, StepResult, Synthetic};
 use crate::error::Result;
 use crate::exec::{CopyTime, Engine};
 use crate::graph::Source;
+use crate::hash;
 use crate::ids::{NodeId, ValueId};
 use crate::pipeline::{Prepared, Program};
 use crate::profile::Sample;

@@ -2,6 +2,8 @@
 
 use super::{Decay, LearningRate};
 use crate::error::{Error, Result};
+use crate::graph::Graph;
+use crate::hash;
 use crate::optimizer::{Optimizer, Rule};
 use std::collections::BTreeMap;
 
@@ -11,6 +13,8 @@ use std::collections::BTreeMap;
 pub struct Identity {
     /// The model with all its options.
     pub model: String,
+    /// A hash of its forward graph: what the name does not say, such as the layers of a model of your own.
+    pub graph: String,
     /// How gradients become updates.
     pub optimizer: Optimizer,
     /// The rate of every step.
@@ -31,6 +35,18 @@ pub enum Schedule {
 }
 
 impl Identity {
+    /// The run of a model.
+    pub fn of(
+        forward: &Graph,
+        optimizer: Optimizer,
+        learning_rate: LearningRate,
+        seed: u64,
+        data: impl Into<String>,
+    ) -> Identity {
+        let graph = format!("{:016x}", hash::bytes(forward.to_text().as_bytes()));
+        Identity { model: forward.name.clone(), graph, optimizer, learning_rate, seed, data: data.into() }
+    }
+
     /// Names and values as noted in a file.
     pub(super) fn notes(&self) -> Result<BTreeMap<&'static str, String>> {
         let json = |text: serde_json::Result<String>| {
@@ -38,6 +54,7 @@ impl Identity {
         };
         Ok(BTreeMap::from([
             ("model", self.model.clone()),
+            ("graph", self.graph.clone()),
             ("optimizer", json(serde_json::to_string(&self.optimizer))?),
             ("learning_rate", json(serde_json::to_string(&self.learning_rate))?),
             ("seed", self.seed.to_string()),
@@ -52,6 +69,16 @@ impl Identity {
         let mut differences = Vec::new();
         for name in ["model", "data", "seed"] {
             differences.extend(difference(name, theirs(name), &mine[name]));
+        }
+        // The hash alone says little; where the name differs too, that says it. Older files have none.
+        if differences.is_empty() && notes.get("graph").is_some_and(|then| *then != self.graph) {
+            differences.push(format!(
+                "the layers of {} or their settings were others (graph {}, now {}); for a listed model REMAT_WINOGRAD \
+                 and the version of this program decide them too",
+                self.model,
+                theirs("graph"),
+                self.graph
+            ));
         }
         let (before, after) = (serde_json::from_str(theirs("optimizer")), self.optimizer);
         differences.extend(compared(before, "optimizer", optimizer_facts, &after));
@@ -140,7 +167,8 @@ mod tests {
     }
 
     fn run(seed: u64, optimizer: Optimizer, learning_rate: LearningRate) -> Identity {
-        Identity { model: "mlp".to_owned(), optimizer, learning_rate, seed, data: "synthetic".to_owned() }
+        let (model, graph, data) = ("mlp".to_owned(), "1".to_owned(), "synthetic".to_owned());
+        Identity { model, graph, optimizer, learning_rate, seed, data }
     }
 
     fn refusal(then: &Identity, now: &Identity, schedule: Schedule) -> Option<String> {
@@ -161,6 +189,14 @@ mod tests {
         );
         assert!(message.contains("--new-schedule") && !message.contains('{'), "{message}");
         assert_eq!(refusal(&then, &longer, Schedule::New), None);
+        let deeper = Identity { graph: "2".to_owned(), ..then.clone() };
+        let message = refusal(&then, &deeper, Schedule::New).unwrap();
+        assert!(message.contains("another run") && message.contains("the layers of mlp"), "{message}");
+        // Files of earlier versions do not say.
+        let mut notes = then.notes().unwrap();
+        notes.remove("graph");
+        let notes = notes.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        assert_eq!(deeper.refuses(&notes, Schedule::Same).unwrap(), None);
         let faster = run(1, Optimizer::adam(1e-2), LearningRate::constant(1e-2));
         assert_eq!(refusal(&then, &faster, Schedule::New), None);
 

@@ -7,7 +7,6 @@ mod compare;
 mod contest;
 mod data;
 mod evaluation;
-mod hash;
 mod identity;
 mod learning_rate;
 mod run_folder;

@@ -4,9 +4,10 @@
 //! function of that number and the seed, so state and step are all that a checkpoint needs.
 
 use super::verify::Verifier;
-use super::{Batch, Batches, Difference, LearningRate, Part, hash};
+use super::{Batch, Batches, Difference, LearningRate, Part};
 use crate::error::Result;
 use crate::exec::{Engine, Executor, Observer, StepStats, as_floats};
+use crate::hash;
 use crate::ids::NodeId;
 use crate::op::{MicroBatch, Run};
 use crate::pipeline::Program;
@@ -88,16 +89,22 @@ impl Session {
 
     /// A hash of all parameters, buffers and optimizer state. Checkpoints hold it, so its definition does not change.
     pub fn state_hash(&self) -> Result<u64> {
-        let mut hash = None;
-        self.visit_state(|floats| hash = Some(hash::floats(hash, floats)))?;
-        Ok(hash.unwrap_or_else(|| hash::floats(None, &[])))
+        Ok(self.state_facts()?.0)
     }
 
     /// Whether no parameter, statistic or optimizer state is infinite or not a number.
     pub fn is_finite(&self) -> Result<bool> {
-        let mut is_finite = true;
-        self.visit_state(|floats| is_finite &= floats.iter().all(|x| x.is_finite()))?;
-        Ok(is_finite)
+        Ok(self.state_facts()?.1)
+    }
+
+    /// The hash of all state, and whether it is finite.
+    pub(super) fn state_facts(&self) -> Result<(u64, bool)> {
+        let (mut hash, mut is_finite) = (hash::floats(None, &[]), true);
+        self.visit_state(|floats| {
+            hash = hash::floats(Some(hash), floats);
+            is_finite &= floats.iter().all(|x| x.is_finite());
+        })?;
+        Ok((hash, is_finite))
     }
 
     /// Shows all state, in order, piece by piece.

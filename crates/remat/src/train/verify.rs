@@ -4,8 +4,8 @@
 //! it, and neither may a machine with bad memory. [`Verifier`] hashes every value that a pass makes more than once and
 //! compares. It sees values as they are made, before anything can overwrite them, and needs eight bytes for each.
 
-use super::hash;
 use crate::graph::Graph;
+use crate::hash;
 use crate::ids::{IdVec, NodeId};
 use crate::pipeline::Program;
 use std::collections::HashMap;

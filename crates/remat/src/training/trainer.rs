@@ -8,8 +8,8 @@ use crate::ids::ValueId;
 use crate::pipeline::{Prepared, Program};
 use crate::report;
 use crate::train::{
-    Batches, Checkpoints, Dataset, Evaluation, Identity, LearningRate, Part, RunFolder, Schedule, Score,
-    Session, StepResult,
+    Batches, Checkpoints, Dataset, Evaluation, Identity, Part, RunFolder, Schedule, Score, Session,
+    StepResult,
 };
 use remat_plan::{Explanation, Frontier, Request, explain, frontier};
 use std::path::{Path, PathBuf};
@@ -29,6 +29,7 @@ pub struct Trainer {
     effort: Option<f64>,
     held_out: Option<(Evaluation, Box<dyn Batches>)>,
     checkpoints: Option<Checkpoints>,
+    warnings: Vec<String>,
 }
 
 /// Checkpoints that stay in a run's folder.
@@ -47,6 +48,7 @@ impl Trainer {
         if verify {
             session.verify();
         }
+        let warnings = session.executor().warnings();
         Ok(Trainer {
             prepared,
             program,
@@ -59,12 +61,19 @@ impl Trainer {
             effort,
             held_out: None,
             checkpoints: None,
+            warnings,
         })
     }
 
     /// Whether it fits, at what peak and price.
     pub fn plan(&self) -> PlanSummary {
         PlanSummary::of(&self.prepared, &self.program)
+    }
+
+    /// What you should know and what stops nothing: a store that is slower than it could be, damaged checkpoints that
+    /// [`resume`](Trainer::resume) has passed over, a state that was trained with other arithmetic.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
     }
 
     /// Runs the next step.
@@ -125,16 +134,16 @@ impl Trainer {
     }
 
     /// Continues the run of a folder with the bits of one that never stopped, and returns the step it had reached.
-    /// Budget, planner and threads may differ; model, optimizer, rates, seed and data may not.
+    /// Budget, planner and threads may differ; model, optimizer, rates, seed and data may not. What was noticed on the way is
+    /// among the [`warnings`](Trainer::warnings).
     pub fn resume(&mut self, folder: impl AsRef<Path>) -> Result<u64> {
         let folder = folder.as_ref();
         let identity = self.identity();
         self.checkpoints = None;
         let checkpoints = Checkpoints::open(folder, identity.clone(), KEPT)?;
-        let mut damaged = Vec::new();
-        let found = Checkpoints::resume(folder, &identity, Schedule::Same, &mut self.session, |why| {
-            damaged.push(why)
-        })?;
+        let warnings = &mut self.warnings;
+        let warn = |warning| warnings.push(warning);
+        let found = Checkpoints::resume(folder, &identity, Schedule::Same, &mut self.session, warn)?;
         self.checkpoints = Some(checkpoints);
         found.ok_or_else(|| Error::Checkpoint {
             place: folder.display().to_string(),
@@ -163,16 +172,8 @@ impl Trainer {
     }
 
     fn identity(&self) -> Identity {
-        Identity {
-            model: self.forward.name.clone(),
-            optimizer: self.program.roles().optimizer.expect("a training step has an optimizer"),
-            learning_rate: self.learning_rate(),
-            seed: self.seed,
-            data: self.data.identity(),
-        }
-    }
-
-    fn learning_rate(&self) -> LearningRate {
-        self.session.learning_rate
+        let optimizer = self.program.roles().optimizer.expect("a training step has an optimizer");
+        let data = self.data.identity();
+        Identity::of(&self.forward, optimizer, self.session.learning_rate, self.seed, data)
     }
 }

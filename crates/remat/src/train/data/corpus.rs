@@ -3,7 +3,8 @@
 use super::bad_data;
 use super::byte_pairs::whole_pieces;
 use crate::error::{Error, Result};
-use crate::train::hash;
+use crate::files;
+use crate::hash;
 use std::fs::File;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -75,7 +76,8 @@ impl Corpus {
 /// Opens a file that must not be empty, and says how long it is.
 pub(super) fn open(path: &Path) -> Result<(File, u64)> {
     let action = || format!("read {}", path.display());
-    let file = File::open(path).map_err(Error::io(action()))?;
+    // What it is comes next; a pipe would be waited for here.
+    let file = files::open_at_once(path).map_err(Error::io(action()))?;
     let found = file.metadata().map_err(Error::io(action()))?;
     if found.is_dir() {
         return Err(bad_data(path.display(), "is a folder; a language model needs a text file"));

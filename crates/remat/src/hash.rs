@@ -3,7 +3,7 @@
 
 use std::io::{Error, ErrorKind, Read};
 
-/// Whole words, so that a long file has the hash of its bytes together.
+/// Bytes that are read together.
 const BLOCK: usize = 1 << 16;
 
 const START: u64 = 0xCBF2_9CE4_8422_2325;
@@ -17,20 +17,56 @@ pub(crate) fn bytes(bytes: &[u8]) -> u64 {
     continued(bytes.len() as u64, bytes)
 }
 
+/// The same hash of bytes that come in pieces of any length.
+pub(crate) struct Pieces {
+    hash: u64,
+    n_seen: u64,
+    /// The last bytes, which are no whole word yet.
+    rest: [u8; 8],
+}
+
+impl Pieces {
+    /// Of so many bytes altogether.
+    pub(crate) fn of(len: u64) -> Pieces {
+        Pieces { hash: len, n_seen: 0, rest: [0; 8] }
+    }
+
+    pub(crate) fn see(&mut self, mut bytes: &[u8]) {
+        let begun = (self.n_seen % 8) as usize;
+        self.n_seen += bytes.len() as u64;
+        if begun > 0 {
+            let taken = bytes.len().min(8 - begun);
+            self.rest[begun..begun + taken].copy_from_slice(&bytes[..taken]);
+            bytes = &bytes[taken..];
+            if begun + taken < 8 {
+                return;
+            }
+            self.hash = mix(self.hash, u64::from_le_bytes(self.rest));
+        }
+        let (whole, rest) = bytes.split_at(bytes.len() / 8 * 8);
+        self.hash = continued(self.hash, whole);
+        self.rest = [0; 8];
+        self.rest[..rest.len()].copy_from_slice(rest);
+    }
+
+    pub(crate) fn end(self) -> u64 {
+        if self.n_seen.is_multiple_of(8) { self.hash } else { mix(self.hash, u64::from_le_bytes(self.rest)) }
+    }
+}
+
 /// The same hash of the `len` bytes that a reader gives.
 pub(crate) fn reader(len: u64, mut reader: impl Read) -> std::io::Result<u64> {
-    let (mut hash, mut n_read, mut block) = (len, 0, Vec::with_capacity(BLOCK));
+    let (mut hash, mut block) = (Pieces::of(len), Vec::with_capacity(BLOCK));
     loop {
         block.clear();
         reader.by_ref().take(BLOCK as u64).read_to_end(&mut block)?;
-        n_read += block.len() as u64;
-        hash = continued(hash, &block);
+        hash.see(&block);
         if block.len() < BLOCK {
             break;
         }
     }
-    if n_read == len {
-        Ok(hash)
+    if hash.n_seen == len {
+        Ok(hash.end())
     } else {
         Err(Error::new(ErrorKind::UnexpectedEof, "it changes while it is read"))
     }
@@ -73,6 +109,13 @@ mod tests {
         assert_ne!(super::bytes(b"remat\0"), super::bytes(b"remat"));
         let long: Vec<u8> = (0..3 * super::BLOCK + 5).map(|i| (i * i) as u8).collect();
         assert_eq!(super::reader(long.len() as u64, &long[..]).unwrap(), super::bytes(&long));
+        for len in [0, 1, 7, 8, 9, 15, 16, 17, 100] {
+            for piece in [1, 3, 4, 8, 12, 20, 100] {
+                let mut pieces = super::Pieces::of(len as u64);
+                long[..len].chunks(piece).for_each(|piece| pieces.see(piece));
+                assert_eq!(pieces.end(), super::bytes(&long[..len]), "{len} bytes in pieces of {piece}");
+            }
+        }
         assert!(super::reader(7, &long[..6]).is_err() && super::reader(5, &long[..6]).is_err());
     }
 
