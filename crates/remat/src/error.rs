@@ -156,6 +156,14 @@ pub enum Error {
         /// Which, and in which step.
         difference: String,
     },
+    /// What is in memory is the state after no step.
+    #[error(
+        "the state in memory cannot be used: {why}; continue from the last checkpoint (`--resume`, `Trainer::resume`)"
+    )]
+    StateLost {
+        /// What became of it.
+        why: String,
+    },
     /// A checker found our own output wrong.
     #[error("internal error in {stage}; please report it with the command you ran:\n  {}", faults.join("\n  "))]
     Bug {

@@ -157,9 +157,24 @@ impl Run<'_> {
         Ok(Some(path))
     }
 
-    /// Keeps what the steps before a failure have given, and says so beside the failure.
+    /// Keeps what the steps before a failure have given, and says so beside the failure. A step that has failed in its
+    /// middle leaves nothing that could be kept.
     fn save_before_failing(&mut self, error: remat::Error) -> anyhow::Error {
         let step = self.session.steps_done();
+        if self.session.check_state().is_err() {
+            let saved = match (&self.checkpoints, self.saved_step) {
+                (None, _) => return error.into(),
+                (Some(_), 0) => "no step of this run is saved".to_owned(),
+                (Some(checkpoints), step) => {
+                    let folder = checkpoints.folder().display();
+                    format!("the last checkpoint is that of step {step}: continue with --resume {folder}")
+                }
+            };
+            return anyhow!(
+                "{error}; step {} has ended in its middle, so its state is not saved; {saved}",
+                step + 1
+            );
+        }
         let folder = self.checkpoints.as_ref().map(|checkpoints| checkpoints.folder().display().to_string());
         let Some(folder) = folder.filter(|_| step > 0) else { return error.into() };
         match if self.saved_step == step { Ok(None) } else { self.save() } {

@@ -123,8 +123,10 @@ impl Checkpoints {
         &self.folder
     }
 
-    /// Writes the state after the last step and returns where. Older files are removed once the new one is safe.
+    /// Writes the state after the last step and returns where. Older files are removed once the new one is safe. Fails
+    /// where a step has ended in its middle: that state belongs to no step.
     pub fn write(&self, session: &Session) -> Result<PathBuf> {
+        session.check_state()?;
         let step = session.steps_done();
         let path = self.folder.join(format!("{PREFIX}{step:08}{SUFFIX}"));
         let (hash, is_finite) = session.state_facts()?;
@@ -251,6 +253,7 @@ fn read(
         )
     });
     file.check(session.executor().graph(), Contents::State)?;
+    session.lose_state(format!("{} was not read to its end", place()));
     let executor = session.executor_mut();
     for source in executor.graph().sources.clone() {
         let value = executor.graph().values[source.value].clone();

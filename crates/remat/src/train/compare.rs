@@ -94,6 +94,10 @@ pub fn compare(
                 first_difference = first_difference.or_else(differs);
                 result
             };
+            if result.difference.is_some() {
+                // It is the answer; what follows is only timed.
+                session.continue_after(result.step);
+            }
             results.push(result);
         }
         progress(step + 1);

@@ -2,10 +2,14 @@
 //!
 //! The place is the number of steps done. Everything else a step depends on (batch, random numbers, learning rate) is a
 //! function of that number and the seed, so state and step are all that a checkpoint needs.
+//!
+//! A step that fails after its first kernel leaves the state of no step: statistics or some parameters are new, the rest is
+//! old. The session knows, and neither trains on nor lets anyone save it ([`Session::check_state`]). So that data alone is
+//! never the cause, the batches of all passes of a step are checked before the first one.
 
 use super::verify::Verifier;
 use super::{Batch, Batches, Difference, LearningRate, Part};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::exec::{Engine, Executor, Observer, StepStats, as_floats};
 use crate::hash;
 use crate::ids::NodeId;
@@ -39,6 +43,8 @@ pub struct Session {
     pub learning_rate: LearningRate,
     seed: u64,
     step: u64,
+    /// Why what is in memory is not the state after the last step, where it is not.
+    lost: Option<String>,
     verifier: Option<Verifier>,
 }
 
@@ -49,7 +55,7 @@ impl Session {
         let mut executor = Executor::new(program, n_threads)?;
         executor.initialise(seed)?;
         let learning_rate = LearningRate::constant(rate);
-        Ok(Session { executor, batches, learning_rate, seed, step: 0, verifier: None })
+        Ok(Session { executor, batches, learning_rate, seed, step: 0, lost: None, verifier: None })
     }
 
     /// From now on every value that is computed again is held against its first computation.
@@ -85,6 +91,23 @@ impl Session {
     /// Continues as if this many steps had been done; the state is the caller's to fill.
     pub fn continue_after(&mut self, step: u64) {
         self.step = step;
+        self.lost = None;
+        if let Some(verifier) = &mut self.verifier {
+            verifier.forget();
+        }
+    }
+
+    /// From now on, and until [`continue_after`](Session::continue_after), what is in memory is the state after no step.
+    pub(super) fn lose_state(&mut self, why: impl Into<String>) {
+        self.lost = Some(why.into());
+    }
+
+    /// Fails unless what is in memory is the state after the last step.
+    pub fn check_state(&self) -> Result<()> {
+        match &self.lost {
+            None => Ok(()),
+            Some(why) => Err(Error::StateLost { why: why.clone() }),
+        }
     }
 
     /// A hash of all parameters, buffers and optimizer state. Checkpoints hold it, so its definition does not change.
@@ -116,18 +139,24 @@ impl Session {
 
     /// Runs the next step. The observer sees every value as it is made.
     pub fn step(&mut self, mut observer: Option<&mut Observer<'_>>) -> Result<StepResult> {
+        self.check_state()?;
         let step = self.step + 1;
         let learning_rate = self.learning_rate.at(step);
         let mut stats = StepStats::none();
         let mut loss = 0.0;
         let roles = self.executor.program().roles();
         let (loss_value, norm_value, count) = (roles.loss, roles.gradient_norm, roles.micro_batches());
-        for index in 0..count {
-            let micro = MicroBatch { index, count };
-            let run = Run { seed: self.seed, step, learning_rate, micro };
-            let mut batch = Batch::new(run.batch(), Part::Training, self.seed, self.executor.batch_mut());
+        let seed = self.seed;
+        let run_of = |index| Run { seed, step, learning_rate, micro: MicroBatch { index, count } };
+        for run in (1..count).map(run_of) {
+            let mut batch = Batch::new(run.batch(), Part::Training, seed, self.executor.batch_mut());
+            self.batches.check(&mut batch)?;
+        }
+        for run in (0..count).map(run_of) {
+            let mut batch = Batch::new(run.batch(), Part::Training, seed, self.executor.batch_mut());
             self.batches.fill(&mut batch)?;
             batch.check()?;
+            self.lose_state(format!("step {step} has ended in its middle"));
             let part = match &mut self.verifier {
                 None => self.executor.step(&run, observer.as_deref_mut())?,
                 Some(verifier) => {
@@ -146,6 +175,7 @@ impl Session {
         self.step = step;
         let graph = self.executor.graph();
         let difference = self.verifier.as_mut().and_then(|verifier| verifier.difference(graph, step));
+        self.lost = difference.as_ref().map(ToString::to_string);
         Ok(StepResult {
             step,
             loss: (loss / count as f64) as f32,

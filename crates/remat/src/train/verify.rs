@@ -75,6 +75,12 @@ impl Verifier {
         }
     }
 
+    /// Forgets a step that did not end.
+    pub(crate) fn forget(&mut self) {
+        self.seen.clear();
+        self.different = None;
+    }
+
     /// What differed first since it was asked last.
     pub(crate) fn difference(&mut self, graph: &Graph, step: u64) -> Option<Difference> {
         let (node, output) = self.different.take()?;

@@ -120,9 +120,10 @@ impl Trainer {
     }
 
     /// Writes a checkpoint into the folder of this run, and what [`Inference::load`](crate::inference::Inference::load)
-    /// needs. A folder that holds another run is refused.
+    /// needs. A folder that holds another run is refused, and so is the state that a failed step has left.
     pub fn save(&mut self, folder: impl AsRef<Path>) -> Result<PathBuf> {
         let folder = folder.as_ref();
+        self.session.check_state()?;
         if self.checkpoints.as_ref().is_none_or(|open| open.folder() != folder) {
             // A folder that is open already is closed first, so that its lock is given back.
             self.checkpoints = None;

@@ -56,6 +56,14 @@ pub trait Batches: Debug {
     /// Fills one batch.
     fn fill(&mut self, batch: &mut Batch<'_>) -> Result<()>;
 
+    /// Fails if [`fill`](Batches::fill) would; what it leaves in the batch is not used. A step of several passes asks before the
+    /// first one, because data that is bad in the middle of a step would cost the state. Loaders that know a cheaper way than
+    /// filling take it.
+    fn check(&mut self, batch: &mut Batch<'_>) -> Result<()> {
+        self.fill(batch)?;
+        batch.check()
+    }
+
     /// What the data is, in a few words: a run is resumed only with the same data.
     fn identity(&self) -> String {
         "a loader of its own".to_owned()
@@ -122,6 +130,10 @@ impl Batches for Synthetic {
                 }
             }
         }
+        Ok(())
+    }
+
+    fn check(&mut self, _: &mut Batch<'_>) -> Result<()> {
         Ok(())
     }
 
