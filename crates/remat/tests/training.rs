@@ -232,6 +232,26 @@ fn evaluation_fits_into_the_smallest_arena_and_changes_nothing() {
     }
 }
 
+/// In another arena it would write over parameters.
+#[test]
+fn an_evaluation_of_another_program_is_refused() {
+    let (small, large) = (mlp(8), mlp(256));
+    let [adam, sgd] = [Optimizer::adam(1e-2), Optimizer::sgd(1e-2)];
+    // One with other state, and one with a smaller arena.
+    let (other, smaller) = (prepared(&large, &adam).keep_all, prepared(&small, &sgd).keep_all);
+    let made_for = prepared(&large, &sgd).keep_all;
+    let evaluation = Evaluation::fit(&large, &made_for).expect("no internal error").expect("it fits");
+    assert!(evaluation.peak() > smaller.peak());
+    for program in [&other, &smaller] {
+        let mut session = session(program);
+        let before = state(session.executor());
+        let refused = evaluation.run(&mut session, &mut Synthetic { seed: 99 }, 1);
+        let message = refused.expect_err("another program").to_string();
+        assert!(message.contains("another training program"), "{message}");
+        assert!(state(session.executor()) == before, "the state has changed");
+    }
+}
+
 #[test]
 fn evaluation_drops_nothing_and_uses_running_statistics() {
     let optimizer = Optimizer::adam(1e-3);

@@ -28,18 +28,26 @@ pub struct Score {
 #[derive(Clone, Debug)]
 pub struct Evaluation {
     program: Program,
+    /// Where it keeps off, and finds what it reads.
+    state: Places,
 }
 
 impl Evaluation {
     /// Compiles the evaluation of a model into the arena of a training program; `None` when it does not fit there.
     pub fn fit(forward: &Graph, training: &Program) -> Result<Option<Evaluation>> {
         let pass = evaluation_pass(forward, &training.schedule().graph)?;
-        let (placed, sources) = places(&pass.graph, training)?;
-        let resting = Resting { stores: training.stores(), sources: &sources };
-        match compile_forward(&pass, training.peak(), Place::Around(&placed), resting)? {
-            Fit::Fits(program) => Ok(Some(Evaluation { program: *program })),
+        let state = places(&pass.graph, training)?;
+        let resting = Resting { stores: training.stores(), sources: &state.resting };
+        match compile_forward(&pass, training.peak(), Place::Around(&state.placed), resting)? {
+            Fit::Fits(program) => Ok(Some(Evaluation { program: *program, state })),
             Fit::Refused(_) => Ok(None),
         }
+    }
+
+    /// Whether it lies around the state of this program, too.
+    fn keeps_off_the_state_of(&self, training: &Program) -> bool {
+        let found = places(&self.program.schedule().graph, training);
+        training.peak() >= self.peak() && found.is_ok_and(|found| found == self.state)
     }
 
     /// The most memory of the arena that it uses, training state included.
@@ -47,8 +55,15 @@ impl Evaluation {
         self.program.peak()
     }
 
-    /// Evaluates the first `n_batches` batches in the session's memory. The state of training does not change.
+    /// Evaluates the first `n_batches` batches in the session's memory. The state of training does not change. The session
+    /// must run the training program that this was made for, or one that keeps its state in the same places.
     pub fn run(&self, session: &mut Session, batches: &mut dyn Batches, n_batches: u64) -> Result<Score> {
+        session.check_state()?;
+        if !self.keeps_off_the_state_of(session.executor().program()) {
+            let message =
+                "this evaluation was made for another training program; make one with `Evaluation::fit`";
+            return Err(Error::Budget { message: message.to_owned() });
+        }
         let roles = self.program.roles();
         let seed = session.seed();
         let executor = session.executor_mut();
@@ -72,12 +87,23 @@ impl Evaluation {
     }
 }
 
-/// State with its offset in the arena or in its store, and the store of what rests in one.
-type Places = (Vec<(ValueId, u64)>, Vec<(ValueId, StoreId)>);
+/// Where all state of training is found.
+#[derive(Clone, PartialEq, Debug)]
+struct Places {
+    /// Its offset in the arena or in its store.
+    placed: Vec<(ValueId, u64)>,
+    /// The store of what rests in one.
+    resting: Vec<(ValueId, StoreId)>,
+}
 
 /// Where the training program keeps the state that evaluation finds.
 fn places(graph: &Graph, training: &Program) -> Result<Places> {
     let trained = &training.schedule().graph;
+    let n_states =
+        |graph: &Graph| graph.sources.iter().filter(|s| graph.values[s.value].kind.is_state()).count();
+    if n_states(graph) != n_states(trained) {
+        return Err(Error::bug("evaluation", ["training has other state"]));
+    }
     let (mut placed, mut resting) = (Vec::new(), Vec::new());
     for source in graph.sources.iter().filter(|s| graph.values[s.value].kind.is_state()) {
         let same = trained
@@ -95,5 +121,5 @@ fn places(graph: &Graph, training: &Program) -> Result<Places> {
         };
         placed.push((source.value, offset));
     }
-    Ok((placed, resting))
+    Ok(Places { placed, resting })
 }
