@@ -1,8 +1,8 @@
 //! A folder of images: one subfolder per class, JPEG or PNG files in it. Classes are numbered by name.
 
-use super::pixels::decoding_bytes;
+use super::bad_data;
+use super::decode::{decode_image, decoding_bytes};
 use super::resize::resizing_bytes;
-use super::{bad_data, decode_image};
 use crate::error::{Error, Result};
 use rayon::prelude::*;
 use std::path::{Path, PathBuf};
@@ -47,12 +47,7 @@ impl ImageFolder {
 
     /// Decodes one image: RGB bytes row by row, with height and width.
     pub(super) fn decode(&self, i: usize) -> Result<(Vec<u8>, usize, usize)> {
-        let path = &self.files[i].0;
-        // A folder from elsewhere may hold a pipe, which would be waited for, or a link to a device.
-        if path.exists() && !path.is_file() {
-            return Err(bad_data(path.display(), "is not a regular file"));
-        }
-        decode_image(path)
+        decode_image(&self.files[i].0)
     }
 }
 

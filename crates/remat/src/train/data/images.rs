@@ -9,11 +9,12 @@ use super::idx::{self, IdxImages};
 use super::resize::resizing_bytes;
 use super::shuffle::shuffled;
 use super::{Batch, Batches, Dataset, HELD_OUT_SHARE, ImageScale, ImageShape, Part, bad_data, input_shape};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::graph::Graph;
 use crate::hash;
 use crate::train::About;
 use remat_plan::Bytes;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -49,11 +50,27 @@ impl Set {
         }
     }
 
-    /// Fails when an image cannot be read.
-    fn check(&self, example: usize) -> Result<()> {
+    /// Where an image is.
+    fn place(&self, example: usize) -> String {
         match self {
-            Set::Idx(..) => Ok(()),
-            Set::Folder(folder) => folder.decode(example).map(|_| ()),
+            Set::Idx(..) => format!("image {example}"),
+            Set::Folder(folder) => folder.files[example].0.display().to_string(),
+        }
+    }
+
+    /// Why an image cannot be read, where it is bad itself. Lack of memory and a disk that fails are errors: they say nothing
+    /// about the image, and may be gone at the next attempt.
+    fn fault(&self, example: usize) -> Result<Option<Error>> {
+        let Set::Folder(folder) = self else { return Ok(None) };
+        match folder.decode(example) {
+            Ok(_) => Ok(None),
+            Err(error @ Error::TrainingData { .. }) => Ok(Some(error)),
+            Err(Error::Io { action, cause })
+                if matches!(cause.kind(), ErrorKind::NotFound | ErrorKind::PermissionDenied) =>
+            {
+                Ok(Some(Error::Io { action, cause }))
+            }
+            Err(error) => Err(error),
         }
     }
 }
@@ -76,7 +93,7 @@ type Skipped = Mutex<Vec<String>>;
 impl Images {
     /// Opens a folder with IDX files, a single IDX file of images, or a folder of classes (or one that holds `train` and `val`).
     pub fn open(path: &Path) -> Result<Images> {
-        let kind = std::fs::metadata(path).map_err(crate::Error::io(format!("read {}", path.display())))?;
+        let kind = std::fs::metadata(path).map_err(Error::io(format!("read {}", path.display())))?;
         let found = if kind.is_dir() { idx_files(path)? } else { Some((path.to_owned(), None)) };
         match found {
             Some((training, held_out)) => Images::open_idx(&training, held_out.as_deref()),
@@ -178,9 +195,15 @@ impl Images {
             return Err(bad_data("images", message));
         }
         let skipped = self.skipped.clone();
-        let is_bad = vec![None; examples.len()];
-        Ok(ImageBatches { set: Arc::clone(set), examples, part, shape, seed, skipped, is_bad })
+        let known = vec![None; examples.len()];
+        Ok(ImageBatches { set: Arc::clone(set), examples, part, shape, seed, skipped, known })
     }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Condition {
+    Good,
+    Bad,
 }
 
 /// Images of one part of a set.
@@ -192,8 +215,8 @@ pub struct ImageBatches {
     shape: ImageShape,
     seed: u64,
     skipped: Option<Arc<Skipped>>,
-    /// What is known about each example where bad ones are skipped.
-    is_bad: Vec<Option<bool>>,
+    /// What is known about each example that was looked at before it was needed.
+    known: Vec<Option<Condition>>,
 }
 
 impl ImageBatches {
@@ -202,28 +225,39 @@ impl ImageBatches {
         self.examples.len()
     }
 
+    /// Which of the examples is at a position of the run, if it is not bad.
+    fn first_choice(&self, position: u64) -> usize {
+        let n = self.examples.len() as u64;
+        let at = match self.part {
+            Part::Training => shuffled(self.seed, n, position),
+            Part::HeldOut => position % n,
+        };
+        at as usize
+    }
+
     /// The image at a position of the run. Labels ask as well as pixels, so both skip the same images.
     fn example(&mut self, position: u64) -> Result<usize> {
-        let n = self.examples.len();
-        let first = match self.part {
-            Part::Training => shuffled(self.seed, n as u64, position),
-            Part::HeldOut => position % n as u64,
-        } as usize;
+        let (first, n) = (self.first_choice(position), self.examples.len());
         let Some(skipped) = self.skipped.clone() else { return Ok(self.examples[first] as usize) };
         for at in (first..n).chain(0..first) {
-            let example = self.examples[at] as usize;
-            if self.is_bad[at].is_none() {
-                let checked = self.set.check(example);
-                self.is_bad[at] = Some(checked.is_err());
-                if let Err(error) = checked {
-                    skipped.lock().unwrap_or_else(PoisonError::into_inner).push(error.to_string());
-                }
+            if let Some(error) = self.look_at(at)? {
+                skipped.lock().unwrap_or_else(PoisonError::into_inner).push(error.to_string());
             }
-            if self.is_bad[at] == Some(false) {
-                return Ok(example);
+            if self.known[at] == Some(Condition::Good) {
+                return Ok(self.examples[at] as usize);
             }
         }
         Err(bad_data("images", format!("none of the {n} images can be read")))
+    }
+
+    /// Decodes an example unless it is known, and returns what is wrong with it if that is news.
+    fn look_at(&mut self, at: usize) -> Result<Option<Error>> {
+        if self.known[at].is_some() {
+            return Ok(None);
+        }
+        let fault = self.set.fault(self.examples[at] as usize)?;
+        self.known[at] = Some(if fault.is_some() { Condition::Bad } else { Condition::Good });
+        Ok(fault)
     }
 
     fn label(&self, example: usize) -> i32 {
@@ -234,14 +268,14 @@ impl ImageBatches {
     }
 
     fn pixels(&self, example: usize, out: &mut [f32]) -> Result<()> {
-        match &*self.set {
+        let scaled = match &*self.set {
             Set::Idx(idx, scale) => scale.grey(idx.image(example), (idx.height, idx.width), self.shape, out),
             Set::Folder(folder) => {
                 let (pixels, height, width) = folder.decode(example)?;
-                ImageScale::Colour.rgb(&pixels, (height, width), self.shape, out);
+                ImageScale::Colour.colour(&pixels, (height, width), self.shape, out)
             }
-        }
-        Ok(())
+        };
+        scaled.map_err(|none| none.during(format!("scale {}", self.set.place(example))))
     }
 }
 
@@ -263,6 +297,27 @@ impl Batches for ImageBatches {
                 for (position, out) in (first..).zip(labels) {
                     let example = self.example(position)?;
                     *out = self.label(example);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Decodes what has not been decoded before: each image once in a run and not once in every epoch.
+    fn check(&mut self, batch: &mut Batch<'_>) -> Result<()> {
+        let (number, size) = (batch.number(), self.shape.numel());
+        for input in batch.inputs().iter_mut().filter(|input| input.name() == "input") {
+            let n_images = (input.floats()?.len() / size) as u64;
+            for position in (number - 1) * n_images..number * n_images {
+                if self.skipped.is_some() {
+                    self.example(position)?;
+                    continue;
+                }
+                let at = self.first_choice(position);
+                if let Some(error) = self.look_at(at)? {
+                    // Whoever mends the file may go on.
+                    self.known[at] = None;
+                    return Err(error);
                 }
             }
         }
@@ -304,8 +359,8 @@ impl Dataset for Images {
 fn idx_files(folder: &Path) -> Result<Option<(PathBuf, Option<PathBuf>)>> {
     let action = || format!("read the folder {}", folder.display());
     let mut found = Vec::new();
-    for entry in std::fs::read_dir(folder).map_err(crate::Error::io(action()))? {
-        let path = entry.map_err(crate::Error::io(action()))?.path();
+    for entry in std::fs::read_dir(folder).map_err(Error::io(action()))? {
+        let path = entry.map_err(Error::io(action()))?.path();
         if path.file_name().and_then(|name| name.to_str()).is_some_and(idx::is_images) {
             found.push(path);
         }
@@ -419,7 +474,7 @@ mod tests {
             std::fs::remove_file(folder.path().join("b/4.jpeg")).unwrap();
             std::os::unix::fs::symlink("/dev/zero", folder.path().join("b/4.jpeg")).unwrap();
             let message = filled(&mut held_out, 1, 1).unwrap_err().to_string();
-            assert!(message.contains("4.jpeg: is not a regular file"), "{message}");
+            assert!(message.contains("4.jpeg: is a device; only a regular file"), "{message}");
         }
         // Skipped, the only image that is held out leaves nothing; in training its place goes to the next one.
         let images = images.skip_bad_images();

@@ -7,11 +7,13 @@
 mod batch;
 mod byte_pairs;
 mod corpus;
+mod decode;
 mod folder;
 mod idx;
 mod images;
 mod pixels;
 mod resize;
+mod room;
 mod shuffle;
 mod text;
 mod token_file;
@@ -19,8 +21,9 @@ mod vocabulary;
 
 pub use batch::{Batch, BatchInput};
 pub use byte_pairs::BytePairs;
+pub use decode::decode_image;
 pub use images::Images;
-pub use pixels::{ImageScale, ImageShape, decode_image};
+pub use pixels::{ImageScale, ImageShape};
 pub use text::{Objective, Text, Tokenizer};
 pub use vocabulary::Vocabulary;
 

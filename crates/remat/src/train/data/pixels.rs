@@ -1,12 +1,8 @@
-//! Pixels to inputs: decoding files, scaling to the model's size, normalising.
+//! Pixels to inputs: scaling to the model's size, normalising.
 
-use super::bad_data;
 use super::resize::resize;
-use crate::error::{Error, Result};
+use super::room::NoRoom;
 use serde::{Deserialize, Serialize};
-use std::fs::File;
-use std::io::{BufRead as _, BufReader, Read as _};
-use std::path::Path;
 
 /// Mean and deviation of ImageNet's channels.
 pub(super) const COLOUR: [(f32, f32); 3] = [(0.485, 0.229), (0.456, 0.224), (0.406, 0.225)];
@@ -72,30 +68,57 @@ impl ImageScale {
     }
 
     /// One grey image of height and width `from` as an input.
-    pub(super) fn grey(&self, pixels: &[u8], from: (usize, usize), shape: ImageShape, out: &mut [f32]) {
-        let ImageShape { height, width, channels } = shape;
+    pub(super) fn grey(
+        &self,
+        pixels: &[u8],
+        from: (usize, usize),
+        shape: ImageShape,
+        out: &mut [f32],
+    ) -> Result<(), NoRoom> {
+        let numbers = |at: usize, row: &mut [f32]| floats(&pixels[at * from.1..], row);
+        self.grey_rows(numbers, from, shape, out)
+    }
+
+    fn grey_rows(
+        &self,
+        read: impl Fn(usize, &mut [f32]),
+        from: (usize, usize),
+        shape: ImageShape,
+        out: &mut [f32],
+    ) -> Result<(), NoRoom> {
         let (mean, deviation) = match *self {
             ImageScale::Grey { mean, deviation } => (mean, deviation),
             ImageScale::Colour => COLOUR[0],
         };
-        let grey = resize(pixels, from, (height, width), 1);
-        for (grey, out) in grey.iter().zip(out.chunks_exact_mut(channels)) {
+        let grey = resize(read, from, (shape.height, shape.width), 1)?;
+        for (grey, out) in grey.iter().zip(out.chunks_exact_mut(shape.channels)) {
             out.fill((grey / 255.0 - mean) / deviation);
         }
+        Ok(())
     }
 
     /// One coloured image of height and width `from` as an input.
-    pub(crate) fn rgb(&self, pixels: &[u8], from: (usize, usize), shape: ImageShape, out: &mut [f32]) {
-        let ImageShape { height, width, channels } = shape;
+    pub(super) fn colour(
+        &self,
+        pixels: &[u8],
+        from: (usize, usize),
+        shape: ImageShape,
+        out: &mut [f32],
+    ) -> Result<(), NoRoom> {
+        let old_row = |at: usize| &pixels[at * 3 * from.1..][..3 * from.1];
         if let ImageScale::Grey { .. } = self {
             let luma = |rgb: &[u8]| {
                 (299 * u32::from(rgb[0]) + 587 * u32::from(rgb[1]) + 114 * u32::from(rgb[2])) / 1000
             };
-            let grey: Vec<u8> = pixels.chunks_exact(3).map(|rgb| luma(rgb) as u8).collect();
-            return self.grey(&grey, from, shape, out);
+            let read = |at: usize, row: &mut [f32]| {
+                let pixels = old_row(at).chunks_exact(3);
+                row.iter_mut().zip(pixels).for_each(|(grey, rgb)| *grey = f32::from(luma(rgb) as u8));
+            };
+            return self.grey_rows(read, from, shape, out);
         }
-        let scaled = resize(pixels, from, (height, width), 3);
-        for (rgb, out) in scaled.chunks_exact(3).zip(out.chunks_exact_mut(channels)) {
+        let read = |at: usize, row: &mut [f32]| floats(old_row(at), row);
+        let scaled = resize(read, from, (shape.height, shape.width), 3)?;
+        for (rgb, out) in scaled.chunks_exact(3).zip(out.chunks_exact_mut(shape.channels)) {
             let normal = |c: usize| (rgb[c] / 255.0 - COLOUR[c].0) / COLOUR[c].1;
             let colours = [normal(0), normal(1), normal(2)];
             match out {
@@ -103,121 +126,21 @@ impl ImageScale {
                 out => out.copy_from_slice(&colours),
             }
         }
+        Ok(())
     }
-}
 
-/// Decodes a PNG or JPEG file: RGB bytes row by row, with height and width.
-pub fn decode_image(path: &Path) -> Result<(Vec<u8>, usize, usize)> {
-    let mut bytes = Vec::new();
-    let file = File::open(path).and_then(|file| file.take(MAX_BYTES as u64 + 1).read_to_end(&mut bytes));
-    file.map_err(Error::io(format!("read {}", path.display())))?;
-    if bytes.len() > MAX_BYTES {
-        return Err(bad_data(path.display(), format!("has more than the {MAX_BYTES} bytes that are read")));
-    }
-    // The beginning says what a file is; its name may lie.
-    let decoded = if bytes.starts_with(b"\x89PNG") { decode_png(&bytes) } else { decode_jpeg(bytes) };
-    decoded.map_err(|message| bad_data(path.display(), format!("cannot be decoded: {message}")))
-}
-
-/// Height and width of an image file, and the memory that [`decode_image`] takes; `None` where the header cannot be read.
-pub(super) fn decoding_bytes(path: &Path) -> Option<(usize, usize, u64)> {
-    // Opening a pipe waits for somebody to write.
-    path.is_file().then_some(())?;
-    let mut file = BufReader::new(File::open(path).ok()?);
-    let in_file = file.get_ref().metadata().ok()?.len();
-    let (height, width, per_pixel) = if file.fill_buf().ok()?.starts_with(b"\x89PNG") {
-        let reader = png::Decoder::new(file).read_info().ok()?;
-        (reader.info().height as usize, reader.info().width as usize, 4)
-    } else {
-        let mut decoder = zune_jpeg::JpegDecoder::new(file);
-        decoder.decode_headers().ok()?;
-        jpeg_size(&decoder.info()?, in_file).ok()?
-    };
-    check_size(height, width, per_pixel).ok()?;
-    Some((height, width, in_file + (per_pixel * height * width) as u64))
-}
-
-/// Height, width and bytes per pixel that decoding takes.
-fn jpeg_size(
-    info: &zune_jpeg::ImageInfo,
-    in_file: u64,
-) -> std::result::Result<(usize, usize, usize), String> {
-    let (height, width) = (usize::from(info.height), usize::from(info.width));
-    // A block of 64 pixels takes at least a bit. Four times as many pixels are a claim without an image.
-    if (height * width) as u64 > in_file.saturating_mul(4 * 8 * 64) {
-        return Err(format!("it claims {width} × {height} pixels, more than {in_file} bytes can hold"));
-    }
-    // All coefficients of an image that comes in several scans are kept until the last one.
-    let per_pixel = if info.sof.is_progressive() { 3 + 6 } else { 3 };
-    check_size(height, width, per_pixel)?;
-    Ok((height, width, per_pixel))
-}
-
-/// Pixels of the largest image that is decoded. A file of a kilobyte can claim more than any machine has.
-const MAX_PIXELS: usize = 1 << 26;
-
-/// Memory for decoding one image, and bytes of the largest file; an image in several scans takes three times as much as
-/// another.
-const MAX_BYTES: usize = 224 << 20;
-
-/// Refuses sizes before anything is allocated for them.
-fn check_size(height: usize, width: usize, per_pixel: usize) -> std::result::Result<(), String> {
-    let most = MAX_PIXELS.min(MAX_BYTES / per_pixel);
-    match height.checked_mul(width) {
-        Some(pixels) if pixels <= most => Ok(()),
-        _ => Err(format!("it claims {width} × {height} pixels; at most {most} of this kind are decoded")),
-    }
-}
-
-fn decode_png(bytes: &[u8]) -> std::result::Result<(Vec<u8>, usize, usize), String> {
-    let mut decoder = png::Decoder::new(std::io::Cursor::new(bytes));
-    decoder.set_transformations(png::Transformations::normalize_to_color8());
-    let mut reader = decoder.read_info().map_err(|e| e.to_string())?;
-    check_size(reader.info().height as usize, reader.info().width as usize, 4)?;
-    let size = reader.output_buffer_size().ok_or("it is too large")?;
-    let mut pixels = Vec::new();
-    pixels.try_reserve_exact(size).map_err(|_| format!("there is no memory for its {size} bytes"))?;
-    pixels.resize(size, 0);
-    let info = reader.next_frame(&mut pixels).map_err(|e| e.to_string())?;
-    pixels.truncate(info.buffer_size());
-    let rgb = to_rgb(pixels, info.color_type.samples())?;
-    Ok((rgb, info.height as usize, info.width as usize))
-}
-
-fn decode_jpeg(bytes: Vec<u8>) -> std::result::Result<(Vec<u8>, usize, usize), String> {
-    let in_file = bytes.len() as u64;
-    let mut decoder = zune_jpeg::JpegDecoder::new(std::io::Cursor::new(bytes));
-    decoder.decode_headers().map_err(|e| e.to_string())?;
-    let (height, width, _) = jpeg_size(&decoder.info().ok_or("it has no header")?, in_file)?;
-    let pixels = decoder.decode().map_err(|e| e.to_string())?;
-    let samples = pixels.len() / (height * width).max(1);
-    Ok((to_rgb(pixels, samples)?, height, width))
-}
-
-/// Three bytes per pixel from one (grey), two (grey and opacity), three, or four (opacity is dropped).
-fn to_rgb(mut pixels: Vec<u8>, samples: usize) -> std::result::Result<Vec<u8>, String> {
-    let n_pixels = pixels.len() / samples.max(1);
-    match samples {
-        1 | 2 => {
-            let more = (3 * n_pixels).saturating_sub(pixels.len());
-            pixels
-                .try_reserve_exact(more)
-                .map_err(|_| format!("there is no memory for {n_pixels} pixels"))?;
-            pixels.resize(3 * n_pixels, 0);
-            // From the end on, so that nothing is written over before it is read.
-            for i in (0..n_pixels).rev() {
-                let grey = pixels[i * samples];
-                pixels[3 * i..3 * i + 3].fill(grey);
-            }
+    /// As [`colour`](ImageScale::colour), for those who have no file to name: lack of memory ends the process, as it does for
+    /// any small vector. Scaling takes little more than the input and a few bytes for each column of the image.
+    pub(crate) fn rgb(&self, pixels: &[u8], from: (usize, usize), shape: ImageShape, out: &mut [f32]) {
+        if self.colour(pixels, from, shape, out).is_err() {
+            std::alloc::handle_alloc_error(std::alloc::Layout::new::<f32>());
         }
-        3 => {}
-        4 => {
-            (0..n_pixels).for_each(|i| pixels.copy_within(4 * i..4 * i + 3, 3 * i));
-            pixels.truncate(3 * n_pixels);
-        }
-        n => return Err(format!("it has {n} values per pixel")),
     }
-    Ok(pixels)
+}
+
+/// Bytes as numbers.
+fn floats(bytes: &[u8], out: &mut [f32]) {
+    out.iter_mut().zip(bytes).for_each(|(x, &byte)| *x = f32::from(byte));
 }
 
 #[cfg(test)]
@@ -225,44 +148,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_number_of_values_becomes_three() {
-        let rgb = |pixels: &[u8], samples| to_rgb(pixels.to_vec(), samples);
-        assert_eq!(rgb(&[1, 2, 3], 1).unwrap(), [1, 1, 1, 2, 2, 2, 3, 3, 3]);
-        assert_eq!(rgb(&[1, 9, 2, 9, 3, 9, 4, 9], 2).unwrap(), [1, 1, 1, 2, 2, 2, 3, 3, 3, 4, 4, 4]);
-        assert_eq!(rgb(&[1, 2, 3, 4, 5, 6], 3).unwrap(), [1, 2, 3, 4, 5, 6]);
-        assert_eq!(rgb(&[1, 2, 3, 9, 4, 5, 6, 9], 4).unwrap(), [1, 2, 3, 4, 5, 6]);
-        assert!(rgb(&[1, 2], 0).is_err() && rgb(&[1; 5], 5).is_err());
-    }
-
-    #[test]
-    fn a_small_file_that_claims_a_huge_image_is_refused_before_memory_is_asked_for() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("bomb.png");
-        let mut encoder = png::Encoder::new(std::fs::File::create(&path).unwrap(), 200_000, 200_000);
-        encoder.set_color(png::ColorType::Rgb);
-        // The header and a beginning of data; nobody gets as far as reading it.
-        encoder.write_header().unwrap().write_chunk(png::chunk::IDAT, &[0x78, 0x9C, 3, 0]).unwrap();
-        let message = decode_image(&path).unwrap_err().to_string();
-        assert!(message.contains("bomb.png") && message.contains("200000 × 200000 pixels"), "{message}");
-
-        let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/red.jpg");
-        let mut bytes = std::fs::read(fixture).unwrap();
-        // The frame header (SOF0) has height and width two bytes each, after its length and precision.
-        let frame = bytes.windows(2).position(|pair| pair == [0xFF, 0xC0]).expect("a baseline picture");
-        bytes[frame + 5..frame + 9].copy_from_slice(&[0x3F, 0xFF, 0x3F, 0xFF]);
-        let path = folder.path().join("bomb.jpg");
-        std::fs::write(&path, &bytes).unwrap();
-        let message = decode_image(&path).unwrap_err().to_string();
-        assert!(message.contains("bomb.jpg") && message.contains("16383 × 16383 pixels"), "{message}");
-        // As large a file as it likes: an image in several scans takes more memory than another of its size.
-        bytes[frame..frame + 9].copy_from_slice(&[0xFF, 0xC2, 0, 17, 8, 0x20, 0, 0x20, 0]);
-        bytes.resize(1 << 20, 0);
-        std::fs::write(&path, bytes).unwrap();
-        let message = decode_image(&path).unwrap_err().to_string();
-        assert!(message.contains("of this kind are decoded"), "{message}");
-        // A file with a hole takes no space, however long it says it is.
-        std::fs::File::create(&path).unwrap().set_len(1 << 40).unwrap();
-        let message = decode_image(&path).unwrap_err().to_string();
-        assert!(message.contains("bomb.jpg: has more than the 234881024 bytes"), "{message}");
+    fn a_coloured_image_becomes_grey_for_a_model_of_grey_ones() {
+        let scale = ImageScale::Grey { mean: 0.0, deviation: 1.0 };
+        let shape = ImageShape { height: 1, width: 2, channels: 1 };
+        let mut out = [0.0; 2];
+        // Below each other: a row of red pixels and one of white ones.
+        let pixels = [[255, 0, 0], [255, 0, 0], [255; 3], [255; 3]].concat();
+        scale.colour(&pixels, (2, 2), shape, &mut out).unwrap();
+        let between = (76.0 + 255.0) / 2.0 / 255.0;
+        assert!(out.iter().all(|x| (x - between).abs() < 1e-6), "{out:?}");
+        scale.colour(&pixels[..6], (1, 2), shape, &mut out).unwrap();
+        assert_eq!(out, [76.0 / 255.0; 2]);
     }
 }
