@@ -30,19 +30,23 @@ for target in "$@"; do
     used=0
     executions=0
     end=done
+    # A file is read and refused at once. A training step is planned by every planner, each of which may search for a second,
+    # and what libFuzzer watches takes as long again.
+    slow=5
+    [ "$target" != step ] || slow=30
     while [ "$used" -lt $((60 * minutes)) ]; do
         # At least a minute, so that little of it goes into reading the corpus.
         left=$((60 * minutes - used))
         [ "$left" -ge 60 ] || left=60
         status=0
         nice -n 19 "$fuzzer" "target/corpus/$target" "corpus/$target" -max_total_time="$left" -artifact_prefix="artifacts/$target/new-" \
-            -timeout=60 -report_slow_units=5 -rss_limit_mb=1024 -max_len=8192 -print_final_stats=1 >"$log" 2>&1 || status=$?
+            -timeout=60 -report_slow_units=$slow -rss_limit_mb=1024 -max_len=8192 -print_final_stats=1 >"$log" 2>&1 || status=$?
         for found in "artifacts/$target/new-"*; do
-            # A process that was paused looks like one that is slow: only what happens again, or takes five seconds of processor
-            # time, is a finding, and ends the target.
+            # A process that was paused looks like one that is slow: only what happens again, or takes that much processor time,
+            # is a finding, and ends the target.
             if [ -e "$found" ]; then
                 status=0
-                (ulimit -t 5 && exec "$fuzzer" -timeout=3600 -rss_limit_mb=1024 "$found") >"$log.again" 2>&1 && rm "$found" || end="FINDING $found"
+                (ulimit -t "$slow" && exec "$fuzzer" -timeout=3600 -rss_limit_mb=1024 "$found") >"$log.again" 2>&1 && rm "$found" || end="FINDING $found"
             fi
         done
         [ "$status" -eq 0 ] || end="ended with $status, see $log"
