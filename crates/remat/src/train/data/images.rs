@@ -1,79 +1,20 @@
 //! Labelled images as batches: reshuffled every epoch, scaled to the model's size and normalised.
 //!
-//! In: IDX files as MNIST has them, or a folder with a subfolder of images per class. Out: [`Batches`]. Training images are
-//! visited in a shuffled order, each once per epoch; held-out ones in their own order. Grey images are normalised by
-//! their own mean and deviation, coloured ones by ImageNet's, per channel. One image at a time is decoded.
+//! In: IDX files as MNIST has them, or a folder with a subfolder of images per class. Out: [`Batches`]. Grey images are
+//! normalised by their own mean and deviation, coloured ones by ImageNet's, per channel.
 
 use super::folder::ImageFolder;
 use super::idx::{self, IdxImages};
-use super::resize::resizing_bytes;
-use super::shuffle::shuffled;
-use super::{Batch, Batches, Dataset, HELD_OUT_SHARE, ImageScale, ImageShape, Part, bad_data, input_shape};
+use super::image_batches::{ImageBatches, Skipped};
+use super::image_set::Set;
+use super::{Batches, Dataset, HELD_OUT_SHARE, ImageScale, ImageShape, Part, bad_data, input_shape};
 use crate::error::{Error, Result};
 use crate::graph::Graph;
 use crate::hash;
 use crate::train::About;
 use remat_plan::Bytes;
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
-
-#[derive(Debug)]
-enum Set {
-    /// With how its pixels are normalised: by the training images.
-    Idx(IdxImages, ImageScale),
-    Folder(ImageFolder),
-}
-
-impl Set {
-    fn len(&self) -> usize {
-        match self {
-            Set::Idx(idx, _) => idx.labels.len(),
-            Set::Folder(folder) => folder.files.len(),
-        }
-    }
-
-    /// Bytes that are in memory all the time.
-    fn held_bytes(&self) -> u64 {
-        match self {
-            Set::Idx(idx, _) => (idx.pixels.len() + idx.labels.len()) as u64,
-            Set::Folder(_) => 0,
-        }
-    }
-
-    /// Bytes that making an input of the largest image takes.
-    fn decoding_bytes(&self, shape: Option<ImageShape>) -> u64 {
-        let shape = shape.map_or((0, 0), |shape| (shape.height, shape.width));
-        match self {
-            Set::Idx(idx, _) => resizing_bytes((idx.height, idx.width), shape, 1),
-            Set::Folder(folder) => folder.decoding_bytes(shape),
-        }
-    }
-
-    /// Where an image is.
-    fn place(&self, example: usize) -> String {
-        match self {
-            Set::Idx(..) => format!("image {example}"),
-            Set::Folder(folder) => folder.files[example].0.display().to_string(),
-        }
-    }
-
-    /// Why an image cannot be read, where it is bad itself. Lack of memory and a disk that fails are errors: they say nothing
-    /// about the image, and may be gone at the next attempt.
-    fn fault(&self, example: usize) -> Result<Option<Error>> {
-        let Set::Folder(folder) = self else { return Ok(None) };
-        match folder.decode(example) {
-            Ok(_) => Ok(None),
-            Err(error @ Error::TrainingData { .. }) => Ok(Some(error)),
-            Err(Error::Io { action, cause })
-                if matches!(cause.kind(), ErrorKind::NotFound | ErrorKind::PermissionDenied) =>
-            {
-                Ok(Some(Error::Io { action, cause }))
-            }
-            Err(error) => Err(error),
-        }
-    }
-}
+use std::sync::Arc;
 
 /// A set of images with its two parts.
 #[derive(Clone, Debug)]
@@ -86,9 +27,6 @@ pub struct Images {
     /// Images that were replaced by others because they cannot be read; `None` when the first one ends the run.
     skipped: Option<Arc<Skipped>>,
 }
-
-/// Why images were skipped, in the order in which they were met.
-type Skipped = Mutex<Vec<String>>;
 
 impl Images {
     /// Opens a folder with IDX files, a single IDX file of images, or a folder of classes (or one that holds `train` and `val`).
@@ -163,8 +101,7 @@ impl Images {
 
     /// Why images were skipped so far, each with its path.
     pub fn skipped(&self) -> Vec<String> {
-        let list = |skipped: &Arc<Skipped>| skipped.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        self.skipped.as_ref().map(list).unwrap_or_default()
+        self.skipped.as_ref().map(|skipped| skipped.list()).unwrap_or_default()
     }
 
     /// The `classes` that a model for these images needs.
@@ -194,134 +131,7 @@ impl Images {
             let message = format!("has {} images, too few to hold one out of ten back", self.training.len());
             return Err(bad_data("images", message));
         }
-        let skipped = self.skipped.clone();
-        let known = vec![None; examples.len()];
-        Ok(ImageBatches { set: Arc::clone(set), examples, part, shape, seed, skipped, known })
-    }
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Condition {
-    Good,
-    Bad,
-}
-
-/// Images of one part of a set.
-#[derive(Clone, Debug)]
-pub struct ImageBatches {
-    set: Arc<Set>,
-    examples: Vec<u32>,
-    part: Part,
-    shape: ImageShape,
-    seed: u64,
-    skipped: Option<Arc<Skipped>>,
-    /// What is known about each example that was looked at before it was needed.
-    known: Vec<Option<Condition>>,
-}
-
-impl ImageBatches {
-    /// Number of different images.
-    pub fn n_images(&self) -> usize {
-        self.examples.len()
-    }
-
-    /// Which of the examples is at a position of the run, if it is not bad.
-    fn first_choice(&self, position: u64) -> usize {
-        let n = self.examples.len() as u64;
-        let at = match self.part {
-            Part::Training => shuffled(self.seed, n, position),
-            Part::HeldOut => position % n,
-        };
-        at as usize
-    }
-
-    /// The image at a position of the run. Labels ask as well as pixels, so both skip the same images.
-    fn example(&mut self, position: u64) -> Result<usize> {
-        let (first, n) = (self.first_choice(position), self.examples.len());
-        let Some(skipped) = self.skipped.clone() else { return Ok(self.examples[first] as usize) };
-        for at in (first..n).chain(0..first) {
-            if let Some(error) = self.look_at(at)? {
-                skipped.lock().unwrap_or_else(PoisonError::into_inner).push(error.to_string());
-            }
-            if self.known[at] == Some(Condition::Good) {
-                return Ok(self.examples[at] as usize);
-            }
-        }
-        Err(bad_data("images", format!("none of the {n} images can be read")))
-    }
-
-    /// Decodes an example unless it is known, and returns what is wrong with it if that is news.
-    fn look_at(&mut self, at: usize) -> Result<Option<Error>> {
-        if self.known[at].is_some() {
-            return Ok(None);
-        }
-        let fault = self.set.fault(self.examples[at] as usize)?;
-        self.known[at] = Some(if fault.is_some() { Condition::Bad } else { Condition::Good });
-        Ok(fault)
-    }
-
-    fn label(&self, example: usize) -> i32 {
-        match &*self.set {
-            Set::Idx(idx, _) => i32::from(idx.labels[example]),
-            Set::Folder(folder) => folder.files[example].1,
-        }
-    }
-
-    fn pixels(&self, example: usize, out: &mut [f32]) -> Result<()> {
-        let scaled = match &*self.set {
-            Set::Idx(idx, scale) => scale.grey(idx.image(example), (idx.height, idx.width), self.shape, out),
-            Set::Folder(folder) => {
-                let (pixels, height, width) = folder.decode(example)?;
-                ImageScale::Colour.colour(&pixels, (height, width), self.shape, out)
-            }
-        };
-        scaled.map_err(|none| none.during(format!("scale {}", self.set.place(example))))
-    }
-}
-
-impl Batches for ImageBatches {
-    fn fill(&mut self, batch: &mut Batch<'_>) -> Result<()> {
-        let number = batch.number();
-        for input in batch.inputs() {
-            if input.name() == "input" {
-                let size = self.shape.numel();
-                let floats = input.floats()?;
-                let first = (number - 1) * (floats.len() / size) as u64;
-                for (position, out) in (first..).zip(floats.chunks_exact_mut(size)) {
-                    let example = self.example(position)?;
-                    self.pixels(example, out)?;
-                }
-            } else {
-                let labels = input.integers()?;
-                let first = (number - 1) * labels.len() as u64;
-                for (position, out) in (first..).zip(labels) {
-                    let example = self.example(position)?;
-                    *out = self.label(example);
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Decodes what has not been decoded before: each image once in a run and not once in every epoch.
-    fn check(&mut self, batch: &mut Batch<'_>) -> Result<()> {
-        let (number, size) = (batch.number(), self.shape.numel());
-        for input in batch.inputs().iter_mut().filter(|input| input.name() == "input") {
-            let n_images = (input.floats()?.len() / size) as u64;
-            for position in (number - 1) * n_images..number * n_images {
-                if self.skipped.is_some() {
-                    self.example(position)?;
-                    continue;
-                }
-                let at = self.first_choice(position);
-                if let Some(error) = self.look_at(at)? {
-                    // Whoever mends the file may go on.
-                    self.known[at] = None;
-                    return Err(error);
-                }
-            }
-        }
-        Ok(())
+        Ok(ImageBatches::new(Arc::clone(set), examples, part, shape, seed, self.skipped.clone()))
     }
 }
 

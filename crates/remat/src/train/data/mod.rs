@@ -10,6 +10,8 @@ mod corpus;
 mod decode;
 mod folder;
 mod idx;
+mod image_batches;
+mod image_set;
 mod images;
 mod pixels;
 mod resize;
