@@ -125,6 +125,8 @@ def engines(name: str, case: tuple[str, list[str], bool], args, folder: str, onl
         options = [*options, "dropout=0"]
     environment = AVX2 if args.avx2 else {}
     target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+    # Inductor takes code from its cache that was made for the other width of vectors: it ends with a signal or gives wrong losses.
+    environment = environment | {"TORCHINDUCTOR_CACHE_DIR": str(target / ("inductor-avx2" if args.avx2 else "inductor"))}
     ours = [str(target / "release/examples/steps"), model, "--threads", str(args.threads), *options]
     python = os.environ.get("REMAT_TORCH_PYTHON", str(VENV / "bin/python"))
     torch = [python, str(ROOT / "bench/pytorch/steps.py"), model, f"--threads={args.threads}", "--shared", folder, *options]
