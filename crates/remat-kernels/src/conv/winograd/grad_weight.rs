@@ -34,10 +34,13 @@ fn piece(shape: &ConvShape) -> usize {
     n_tiles.div_ceil(n_tiles.div_ceil(most))
 }
 
-/// Elements of transformed inputs and of transformed gradients for each product.
+/// Elements from the transformed inputs of one product to those of the next, and the same for transformed gradients: odd numbers
+/// of lines, because all products of a tile are written side by side and must not fall into the same sets of the caches.
 fn strides(shape: &ConvShape) -> (usize, usize) {
     let piece = piece(shape);
-    (shape.c.div_ceil(COLS) * right_stride(piece), piece * row_stride(shape.o))
+    let panels = shape.c.div_ceil(COLS) * right_stride(piece) / COLS;
+    let rows = piece * row_stride(shape.o) / COLS;
+    (right_stride(panels), right_stride(rows))
 }
 
 /// Elements of workspace that [`grad_weight`] needs.

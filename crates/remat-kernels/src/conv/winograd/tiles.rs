@@ -1,6 +1,7 @@
 //! Tiles of an image: where they lie, and how they are read, transformed and written.
 
 use super::transform::{INPUTS, Input, OUTPUTS, Output, OutputGrad, PRODUCTS, both_ways};
+use crate::base::cache::{LINE, prefetch};
 use crate::base::raw::Dst;
 use crate::base::vector::Vector;
 use crate::product::micro::{COLS, Write};
@@ -144,6 +145,10 @@ unsafe fn read_square<V: Vector, const I: usize, T: super::transform::Transform<
                     continue;
                 }
                 let from = source.wrapping_add(((image * h + row) * w + col) * c + channel);
+                // What the tile to the right sees in addition comes from memory as a few lines here and there.
+                if j >= I - OUTPUTS && channel.is_multiple_of(LINE) {
+                    prefetch(from.wrapping_add(OUTPUTS * c));
+                }
                 // SAFETY: as many channels of a position inside the image.
                 *x =
                     unsafe { if n_lanes == V::LANES { V::load(from) } else { V::load_first(from, n_lanes) } };
