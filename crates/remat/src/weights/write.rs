@@ -27,7 +27,7 @@ pub fn save(
 }
 
 /// As [`save`], with more or other contents and with notes. `tensors` and `notes` are notes of ours: see
-/// [`WeightFile::verify`].
+/// [`WeightFile::verify`](super::WeightFile::verify).
 ///
 /// The file appears complete or not at all ([`files::replace`]).
 pub fn save_with(

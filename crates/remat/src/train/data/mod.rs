@@ -58,7 +58,8 @@ use std::fmt::Debug;
 /// }
 /// ```
 pub trait Batches: Debug {
-    /// Fills one batch.
+    /// Fills one batch. Its [number](Batch::number) decides what is in it, however often it is asked for: a step of several
+    /// passes looks at its batches first, and a resumed run goes on where another ended.
     fn fill(&mut self, batch: &mut Batch<'_>) -> Result<()>;
 
     /// Fails if [`fill`](Batches::fill) would; what it leaves in the batch is not used. A step of several passes asks before the
