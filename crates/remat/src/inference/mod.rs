@@ -95,8 +95,7 @@ impl Inference {
             }
         };
         let about = described.map_or(About::Numbers, |described| described.about().clone());
-        let weights = WeightFile::open_any(&checkpoint.path)?;
-        let inference = Inference::assemble(&forward, prediction, weights, about)?;
+        let inference = Inference::assemble(&forward, prediction, checkpoint.weights, about)?;
         Ok(Inference { damaged: checkpoint.damaged, ..inference })
     }
 
@@ -105,8 +104,7 @@ impl Inference {
         let (path, prediction) = (weights.as_ref(), model.roles().prediction);
         if path.is_dir() {
             let about = RunFolder::read(path)?.map_or(About::Numbers, |described| described.about().clone());
-            let Newest { path, damaged, .. } = Checkpoints::newest(path)?;
-            let weights = WeightFile::open_any(&path)?;
+            let Newest { weights, damaged, .. } = Checkpoints::newest(path)?;
             let inference = Inference::assemble(model.graph(), prediction, weights, about)?;
             return Ok(Inference { damaged, ..inference });
         }

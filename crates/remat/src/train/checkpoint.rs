@@ -32,10 +32,12 @@ const LOCK: &str = ".lock";
 const NUMERICS: &str = "numerics";
 
 /// A checkpoint whose weights can be used.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Debug)]
 pub struct Newest {
     /// The file.
     pub path: PathBuf,
+    /// The file, open and verified.
+    pub weights: WeightFile,
     /// The model that wrote it, with its options.
     pub model: String,
     /// Newer files that are damaged, each with what is wrong.
@@ -103,9 +105,9 @@ impl Checkpoints {
         let mut damaged = Vec::new();
         for (step, path) in list(folder)? {
             match open_whole(&path, step) {
-                Ok(file) => {
-                    let model = file.notes().get("model").copied().unwrap_or_default().to_owned();
-                    return Ok(Newest { path, model, damaged });
+                Ok(weights) => {
+                    let model = weights.notes().get("model").copied().unwrap_or_default().to_owned();
+                    return Ok(Newest { path, weights, model, damaged });
                 }
                 // A file that was cut off or changed; an older one may be whole.
                 Err(error @ Error::Weights { .. }) => damaged.push(error.to_string()),
