@@ -1,6 +1,6 @@
 //! How fast the kernels are, against what the machine can do.
 //!
-//! In: optionally `--threads N` (default 1) and words that select lines by name. Out: one line per kernel and shape.
+//! In: optionally `--threads N` (default 1), `--cold`, and words that select lines by name. Out: one line per kernel and shape.
 //! Products are given in GFLOP/s and as a share of the fused-multiply-add peak of the threads; kernels that only
 //! stream memory in GB/s and as a share of the bandwidth of a copy. Bytes are counted for one perfect pass: what must be
 //! read and written at least once (twice for batch norm's gradient, which needs its sums before its first output). The last
@@ -9,7 +9,8 @@
 //! `REMAT_ISA` chooses the instruction set, and the peak is that of its vectors; the first lines give the peaks of all sets.
 //! Kernel and limit run alternately, and every figure is the best of many short runs: the kernels do the same work each
 //! time, so a slower run tells about the rest of the machine. With one thread on Linux the clock counts only the time
-//! that the thread had the processor, so that other programs disturb little. Tensors lie in large pages.
+//! that the thread had the processor, so that other programs disturb little. Tensors lie in large pages. With `--cold` other
+//! memory is read before each run of a product, so that no cache has its operands, as in a training step.
 
 mod measure;
 mod memory;
@@ -17,11 +18,15 @@ mod products;
 mod streams;
 mod subnormals;
 
-use measure::{best_times, chain_flops, copy, run_chains};
+use measure::{best_times, chain_flops, copy, read, run_chains};
 use remat_kernels::isa::{self, Isa};
+
+/// Elements (256 MiB) that no cache has room for.
+const MORE_THAN_CACHES: usize = 1 << 26;
 
 fn main() {
     let mut threads = 1;
+    let mut others = Vec::new();
     let mut words = Vec::new();
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
@@ -30,6 +35,8 @@ fn main() {
                 eprintln!("--threads needs a number");
                 std::process::exit(2);
             });
+        } else if argument == "--cold" {
+            others = vec![1.0; MORE_THAN_CACHES];
         } else {
             words.push(argument);
         }
@@ -39,10 +46,10 @@ fn main() {
         Ok(pool) => pool.install(|| {
             println!("{threads} threads, {}; kernel and limit measured alternately", isa::current().name());
             for isa in Isa::available().filter(|isa| [Isa::Avx2, Isa::Avx512].contains(isa)) {
-                let (time, _) = best_times(&mut || run_chains(isa), &mut || ());
+                let (time, _) = best_times(&mut || run_chains(isa), &mut || (), || ());
                 println!("peak of {}: {:.1} GFLOP/s", isa.name(), chain_flops(isa) / time / 1e9);
             }
-            let bench = Bench { words };
+            let bench = Bench { words, others };
             bench.products();
             bench.streams();
             bench.subnormals();
@@ -54,9 +61,11 @@ fn main() {
     }
 }
 
-/// The lines that are wanted: those whose name has all the words.
 struct Bench {
+    /// Lines are wanted whose name has all of them.
     words: Vec<String>,
+    /// What is read before each run of a product, if anything.
+    others: Vec<f32>,
 }
 
 impl Bench {
@@ -66,7 +75,7 @@ impl Bench {
             return;
         }
         let isa = isa::current();
-        let (time, peak_time) = best_times(&mut task, &mut || run_chains(isa));
+        let (time, peak_time) = best_times(&mut task, &mut || run_chains(isa), || read(&self.others));
         let (speed, peak) = (flops / time / 1e9, chain_flops(isa) / peak_time / 1e9);
         let onednn = onednn.map_or(String::new(), |speed| format!("   oneDNN {speed:.0} GFLOP/s"));
         println!("{name:<46} {speed:>7.1} GFLOP/s {:>5.0} % of peak {peak:.1}{onednn}", 100.0 * speed / peak);
@@ -79,7 +88,7 @@ impl Bench {
         }
         let mut memory = memory::Memory::of(&[elements; 2]);
         let [from, to] = memory.tensors([elements; 2]);
-        let (time, copy_time) = best_times(&mut task, &mut || copy(from, to));
+        let (time, copy_time) = best_times(&mut task, &mut || copy(from, to), || ());
         let speed = |tensors: usize, time: f64| (4 * elements * tensors) as f64 / time / 1e9;
         let (speed, limit) = (speed(tensors, time), speed(2, copy_time));
         println!("{name:<46} {speed:>7.1} GB/s    {:>5.0} % of copy {limit:.1}", 100.0 * speed / limit);

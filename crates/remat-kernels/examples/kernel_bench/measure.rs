@@ -9,10 +9,12 @@ use remat_kernels::isa::Isa;
 const TIME_PER_LINE: Duration = Duration::from_millis(400);
 const MIN_RUNS: usize = 5;
 
-/// Seconds of the fastest run of a kernel and of the fastest run of its limit, which take turns.
-pub(crate) fn best_times(task: &mut impl FnMut(), limit: &mut impl FnMut()) -> (f64, f64) {
+/// Seconds of the fastest run of a kernel and of the fastest run of its limit, which take turns; `before` each run of the kernel
+/// something may be done that is not measured.
+pub(crate) fn best_times(task: &mut impl FnMut(), limit: &mut impl FnMut(), before: impl Fn()) -> (f64, f64) {
     let (start, mut best, mut runs) = (Instant::now(), (f64::INFINITY, f64::INFINITY), 0);
     while runs < MIN_RUNS || start.elapsed() < TIME_PER_LINE {
+        before();
         best = (best.0.min(seconds(task)), best.1.min(seconds(limit)));
         runs += 1;
     }
@@ -47,6 +49,13 @@ fn thread_time() -> Option<f64> {
 pub(crate) fn copy(from: &[f32], to: &mut [f32]) {
     let chunk = to.len().div_ceil(rayon::current_num_threads());
     to.par_chunks_mut(chunk).zip(from.par_chunks(chunk)).for_each(|(to, from)| to.copy_from_slice(from));
+}
+
+/// Reads a line at a time.
+pub(crate) fn read(memory: &[f32]) {
+    let chunk = memory.len().div_ceil(rayon::current_num_threads()).max(1);
+    let sums = memory.par_chunks(chunk).map(|part| part.iter().step_by(16).sum::<f32>());
+    std::hint::black_box(sums.sum::<f32>());
 }
 
 /// Multiply-adds per measurement of the peak and thread; independent chains that hide the latency.

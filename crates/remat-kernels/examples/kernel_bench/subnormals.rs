@@ -30,7 +30,7 @@ impl Bench {
 
     /// The time of a kernel on ordinary numbers beside that on extreme ones.
     fn beside_ordinary(&self, name: &str, mut ordinary: impl FnMut(), mut extreme: impl FnMut()) {
-        let (extreme, ordinary) = best_times(&mut extreme, &mut ordinary);
+        let (extreme, ordinary) = best_times(&mut extreme, &mut ordinary, || ());
         let ratio = extreme / ordinary;
         println!("{name:<46} {:>7.2} ms      {ratio:>5.2} of {:.2} ms", 1e3 * extreme, 1e3 * ordinary);
     }
