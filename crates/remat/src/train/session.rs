@@ -4,8 +4,8 @@
 //! function of that number and the seed, so state and step are all that a checkpoint needs.
 //!
 //! A step that fails after its first kernel leaves the state of no step: statistics or some parameters are new, the rest is
-//! old. The session knows, and neither trains on nor lets anyone save it ([`Session::check_state`]). So that data alone is
-//! never the cause, the batches of all passes of a step are checked before the first one.
+//! old. The session then neither continues training nor lets anyone save it ([`Session::check_state`]). So that bad data alone
+//! never causes this, the batches of all passes of a step are checked before the first one.
 
 use super::verify::Verifier;
 use super::{Batch, Batches, Difference, LearningRate, Part};

@@ -58,8 +58,8 @@ use std::fmt::Debug;
 /// }
 /// ```
 pub trait Batches: Debug {
-    /// Fills one batch. Its [number](Batch::number) decides what is in it, however often it is asked for: a step of several
-    /// passes looks at its batches first, and a resumed run goes on where another ended.
+    /// Fills one batch. Its [number](Batch::number) alone decides what it holds, however often it is requested: a step of several
+    /// passes checks its batches before the first pass, and a resumed run starts with the batch that comes next.
     fn fill(&mut self, batch: &mut Batch<'_>) -> Result<()>;
 
     /// Fails if [`fill`](Batches::fill) would; what it leaves in the batch is not used. A step of several passes asks before the
